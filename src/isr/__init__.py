@@ -1,0 +1,65 @@
+"""Invertible symbolic regression: closed-form maps that run both ways, with their density.
+
+Public names load on first use, so ``import isr`` costs milliseconds and pulls in neither JAX nor SymPy.
+To add one, write a line in ``_EXPORTS``, its twin under ``TYPE_CHECKING`` and its name in ``__all__``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Expressions": "isr.expressions",
+    "Flow": "isr.model.flow",
+    "PRIMITIVES": "isr.model.primitives",
+    "Primitive": "isr.model.primitives",
+    "build_flow": "isr.model.build",
+    "check": "isr.expressions.check",
+    "extract": "isr.expressions",
+    "load": "isr.storage",
+    "register_primitive": "isr.model.primitives",
+    "save": "isr.storage",
+}
+_SUBMODULES = frozenset({"problems"})
+
+if TYPE_CHECKING:
+    from isr import problems
+    from isr.expressions import Expressions, extract
+    from isr.expressions.check import check
+    from isr.model.build import build_flow
+    from isr.model.flow import Flow
+    from isr.model.primitives import PRIMITIVES, Primitive, register_primitive
+    from isr.storage import load, save
+
+__all__ = [
+    "PRIMITIVES",
+    "Expressions",
+    "Flow",
+    "Primitive",
+    "__version__",
+    "build_flow",
+    "check",
+    "extract",
+    "load",
+    "problems",
+    "register_primitive",
+    "save",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        value = getattr(importlib.import_module(_EXPORTS[name]), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"isr.{name}")
+    else:
+        raise AttributeError(f"module 'isr' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,21 @@
+"""Doubles and strict promotion for every test, and the fixed seed they draw from."""
+
+import os
+
+# Two workers share a small machine in CI; one thread each is faster than fighting over cores.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def key() -> jax.Array:
+    """A fixed random key; split it, never reuse it."""
+    return jax.random.key(0)

@@ -1,0 +1,44 @@
+"""The two functions SymPy lacks in the form we print: the normal distribution function and its quantile."""
+
+from __future__ import annotations
+
+import sympy
+from mpmath import mp
+
+
+class Phi(sympy.Function):
+    """The standard normal distribution function."""
+
+    nargs = 1
+    is_real = True
+
+    def _eval_evalf(self, prec: int):
+        with mp.workprec(prec + 10):
+            return sympy.Float(mp.ncdf(self.args[0]._to_mpmath(prec + 10)), precision=prec)
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        u = self.args[0]
+        return sympy.exp(-(u**2) / 2) / sympy.sqrt(2 * sympy.pi)
+
+    def _latex(self, printer, exp=None) -> str:
+        power = f"^{{{exp}}}" if exp else ""
+        return rf"\Phi{power}\left({printer._print(self.args[0])}\right)"
+
+
+class PhiInverse(sympy.Function):
+    """The standard normal quantile."""
+
+    nargs = 1
+    is_real = True
+
+    def _eval_evalf(self, prec: int):
+        with mp.workprec(prec + 10):
+            p = self.args[0]._to_mpmath(prec + 10)
+            return sympy.Float(mp.sqrt(2) * mp.erfinv(2 * p - 1), precision=prec)
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        return sympy.sqrt(2 * sympy.pi) * sympy.exp(self**2 / 2)
+
+    def _latex(self, printer, exp=None) -> str:
+        inner = rf"\Phi^{{-1}}\left({printer._print(self.args[0])}\right)"
+        return rf"\left({inner}\right)^{{{exp}}}" if exp else inner

@@ -1,0 +1,178 @@
+"""Fixed and learned affine maps, and the charts that keep parameters inside their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float
+
+from isr.model.bijection import AbstractBijection, Mapped, Vector
+
+# Probabilities are held this far from 0 and 1, so that a point on the bound has a finite image (|u| <= 7.04).
+EDGE = 1e-12
+# Above this argument an exponential leaves single precision.
+LARGEST_EXPONENT = 80.0
+LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
+
+
+class Standardise(AbstractBijection):
+    """Maps ``x`` to ``(x - shift) / scale`` with fixed numbers.
+
+    Args:
+        shift: One number a variable.
+        scale: One positive number a variable.
+    """
+
+    shift: tuple[float, ...] = eqx.field(static=True)
+    scale: tuple[float, ...] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if len(self.shift) != len(self.scale):
+            raise ValueError(f"shift and scale differ in length: {len(self.shift)} and {len(self.scale)}")
+        if not all(np.isfinite(s) and s > 0 for s in self.scale) or not all(np.isfinite(self.shift)):
+            raise ValueError(
+                f"scales must be positive and shifts finite, got scale={self.scale}, shift={self.shift}"
+            )
+
+    @property
+    def dim(self) -> int:
+        return len(self.shift)
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        shift, scale = jnp.asarray(self.shift, x.dtype), jnp.asarray(self.scale, x.dtype)
+        return (x - shift) / scale, jnp.asarray(-np.sum(np.log(self.scale)), x.dtype)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        shift, scale = jnp.asarray(self.shift, z.dtype), jnp.asarray(self.scale, z.dtype)
+        return shift + scale * z, jnp.asarray(np.sum(np.log(self.scale)), z.dtype)
+
+
+def standardise(rows: Float[np.ndarray, "n dim"]) -> Standardise:
+    """Return the map that gives each column of ``rows`` mean 0 and standard deviation 1.
+
+    A constant column keeps scale 1.
+    """
+    mean, sd = np.mean(rows, axis=0), np.std(rows, axis=0)
+    tiny = sd <= 1e-12 * np.maximum(1e-300, np.max(np.abs(rows), axis=0))
+    return Standardise(tuple(mean.tolist()), tuple(np.where(tiny, 1.0, sd).tolist()))
+
+
+class Bounded(AbstractBijection):
+    """Opens each variable's bounds to the whole line, so that no inverse ever leaves them.
+
+    Both bounds: ``u = Phi^-1((x - low) / (high - low))``, which makes a uniform prior exactly normal.
+    Only ``low``: ``u = log(x - low)``. Only ``high``: ``u = -log(high - x)``. None: ``u = x``.
+
+    Args:
+        low: Lower bounds, ``None`` where open.
+        high: Upper bounds, ``None`` where open.
+    """
+
+    low: tuple[float | None, ...] = eqx.field(static=True)
+    high: tuple[float | None, ...] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if len(self.low) != len(self.high):
+            raise ValueError(f"low and high differ in length: {len(self.low)} and {len(self.high)}")
+        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if low is not None and high is not None and not low < high:
+                raise ValueError(f"bounds of variable {i} must have low < high, got ({low}, {high})")
+
+    @property
+    def dim(self) -> int:
+        return len(self.low)
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        images, log_dets = [], []
+        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if low is not None and high is not None:
+                u = probit((x[i] - low) / (high - low))
+                log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - np.log(high - low))
+            elif low is not None:
+                u = jnp.log(x[i] - low)
+                log_dets.append(-u)
+            elif high is not None:
+                u = -jnp.log(high - x[i])
+                log_dets.append(u)
+            else:
+                u = x[i]
+            images.append(u)
+        return jnp.stack(images), sum(log_dets, jnp.zeros((), x.dtype))
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        images, log_dets = [], []
+        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            u = z[i]
+            if low is not None and high is not None:
+                x = jnp.clip(low + (high - low) * ndtr(u), low, high)
+                log_dets.append(np.log(high - low) - 0.5 * u * u - LOG_SQRT_2PI)
+            elif low is not None:
+                u = jnp.minimum(u, LARGEST_EXPONENT)
+                x = low + jnp.exp(u)
+                log_dets.append(u)
+            elif high is not None:
+                u = jnp.maximum(u, -LARGEST_EXPONENT)
+                x = high - jnp.exp(-u)
+                log_dets.append(-u)
+            else:
+                x = u
+            images.append(x)
+        return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
+
+
+def probit(p: Float[Array, ""]) -> Float[Array, ""]:
+    """Return the normal quantile of ``p``, held off 0 and 1 by a hair."""
+    return ndtri(jnp.clip(p, EDGE, 1 - EDGE))
+
+
+class Linear(AbstractBijection):
+    """Maps ``x`` to ``A x`` with a learned matrix; the inverse holds the numbers of ``A^-1``.
+
+    Args:
+        matrix: An invertible square matrix.
+    """
+
+    matrix: Float[Array, "dim dim"]
+
+    @property
+    def dim(self) -> int:
+        return self.matrix.shape[0]
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return self.matrix @ x, jnp.linalg.slogdet(self.matrix)[1]
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return jnp.linalg.inv(self.matrix) @ z, -jnp.linalg.slogdet(self.matrix)[1]
+
+
+class Inverted(AbstractBijection):
+    """The inverse of another bijection, as a bijection.
+
+    Args:
+        bijection: The map to run backwards.
+    """
+
+    bijection: AbstractBijection
+
+    @property
+    def dim(self) -> int:
+        return self.bijection.dim
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return self.bijection.inverse_and_log_det(x, condition)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return self.bijection.forward_and_log_det(z, condition)
+
+
+def bounded(low: Sequence[float | None], high: Sequence[float | None]) -> Bounded:
+    """Return the chart of a prior box; infinite ends count as open."""
+
+    def end(value: float | None) -> float | None:
+        return None if value is None or np.isinf(value) else float(value)
+
+    return Bounded(tuple(end(v) for v in low), tuple(end(v) for v in high))

@@ -1,0 +1,186 @@
+"""Build flows: the order of charts, blocks and permutations in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from isr.model.affine import Bounded, Inverted, Linear, Standardise
+from isr.model.bijection import AbstractBijection
+from isr.model.chain import Chain
+from isr.model.charts import Polar, SinhArcsinh
+from isr.model.condition import ConditionMap
+from isr.model.coupling import Coupling, Subnetwork
+from isr.model.eql import build_eql
+from isr.model.flow import Flow
+from isr.model.mlp import build_mlp
+from isr.model.permutation import Permutation
+from isr.model.primitives import PAPER_LIBRARY
+
+SUBNETS = ("eql", "mlp")
+CHARTS = ("polar", "sinh_arcsinh")
+MIXINGS = ("permutation", "linear", "none")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The shape of a flow, apart from its dimensions and its data.
+
+    Args:
+        n_blocks: Coupling blocks.
+        n_layers: Hidden layers of a subnetwork.
+        subnet: ``"eql"`` for equations, ``"mlp"`` for the INN and cINN baselines.
+        library: Primitives of an EQL layer with their multiplicities.
+        width: Units of an MLP layer.
+        skip: Whether an EQL network's last layer reads the inputs and all hidden layers.
+        mixing: What stands between blocks: a fixed random ``"permutation"``, a learned ``"linear"`` map
+            (before the first block too), or ``"none"``.
+        charts: Closed-form charts before the blocks, by name.
+        clamp: Bound of the log-scale of a coupling.
+        guard: Bound of the subnetworks' inputs, in standard deviations.
+        n_features: Outputs of the conditioning network; 0 passes the standardised condition on.
+    """
+
+    n_blocks: int = 2
+    n_layers: int = 2
+    subnet: str = "eql"
+    library: Mapping[str, int] | Sequence[str] = field(default_factory=lambda: dict(PAPER_LIBRARY))
+    width: int = 32
+    skip: bool = False
+    mixing: str = "permutation"
+    charts: tuple[str, ...] = ()
+    clamp: float | None = 2.0
+    guard: float | None = 6.0
+    n_features: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("subnet", self.subnet, SUBNETS), ("mixing", self.mixing, MIXINGS)):
+            if value not in known:
+                raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
+        for chart in self.charts:
+            if chart not in CHARTS:
+                raise ValueError(f"unknown chart {chart!r}; known: {', '.join(CHARTS)}")
+        if self.n_blocks < 1:
+            raise ValueError(f"a flow needs at least one block, got n_blocks={self.n_blocks}")
+
+
+def build_flow(
+    key: PRNGKeyArray,
+    dim: int,
+    *,
+    condition_dim: int = 0,
+    noise: Sequence[float] = (),
+    architecture: Architecture | None = None,
+    standardise: Standardise | None = None,
+    standardise_condition: Standardise | None = None,
+    bounds: Bounded | None = None,
+) -> Flow:
+    """Return a flow with random weights.
+
+    Args:
+        key: Seed of the weights and permutations.
+        dim: Number of variables in x.
+        condition_dim: Number of variables in y that the subnetworks read (cISR).
+        noise: Standard deviations of the observed outputs, in y's units, which makes the joint form (ISR).
+        architecture: Shape of the flow; the default when left out.
+        standardise: Fixed shift and scale of x (after ``bounds``).
+        standardise_condition: Fixed shift and scale of y.
+        bounds: Chart of the prior box, applied first.
+
+    Example:
+        >>> import jax
+        >>> flow = build_flow(jax.random.key(0), 4, condition_dim=2, architecture=Architecture(n_blocks=6))
+        >>> flow.dim, flow.condition_dim
+        (4, 2)
+    """
+    if dim < 1:
+        raise ValueError(f"x needs at least one variable, got dim={dim}")
+    if condition_dim and noise:
+        raise ValueError("give condition_dim (cISR) or noise (ISR), not both")
+    shape = architecture or Architecture()
+    n_padding = 1 if dim == 1 else 0
+    full = dim + n_padding
+    k_blocks, k_condition = jax.random.split(key)
+    condition_map = _condition_map(k_condition, condition_dim, shape, standardise_condition)
+    n_features = condition_map.n_features if condition_map else 0
+    steps: list[AbstractBijection] = [
+        *([_padded_bounds(bounds, n_padding)] if bounds else []),
+        *([_padded(standardise, n_padding)] if standardise else []),
+        *build_core(k_blocks, full, n_features, shape),
+    ]
+    if noise and standardise_condition:
+        steps.append(Inverted(_padded(standardise_condition, full - standardise_condition.dim)))
+    return Flow(Chain(tuple(steps)), condition_map, tuple(float(s) for s in noise), n_padding)
+
+
+def build_core(key: PRNGKeyArray, dim: int, n_features: int, shape: Architecture) -> list[AbstractBijection]:
+    """Return the learned part of a flow: charts, then blocks with mixing between them."""
+    steps: list[AbstractBijection] = [_chart(name, dim) for name in shape.charts]
+    for index, k in enumerate(jax.random.split(key, shape.n_blocks)):
+        k_mix, k_block = jax.random.split(k)
+        if shape.mixing == "linear":
+            steps.append(Linear(jnp.eye(dim)))
+        elif index and shape.mixing == "permutation":
+            steps.append(_random_permutation(k_mix, dim))
+        steps.append(_block(k_block, dim, n_features, shape))
+    return steps
+
+
+def _chart(name: str, dim: int) -> AbstractBijection:
+    if name == "polar":
+        if dim < 2:
+            raise ValueError("polar coordinates need two variables")
+        return Polar(centre=jnp.zeros(2), pair=(0, 1), dim=dim)
+    return SinhArcsinh(jnp.zeros(dim), jnp.zeros(dim))
+
+
+def _random_permutation(key: PRNGKeyArray, dim: int) -> Permutation:
+    # With two variables a random order is the identity half of the time, which would waste the block.
+    order = (1, 0) if dim == 2 else tuple(int(i) for i in jax.random.permutation(key, dim))
+    return Permutation(order)
+
+
+def _block(key: PRNGKeyArray, dim: int, n_features: int, shape: Architecture) -> Coupling:
+    k_first, k_second = jax.random.split(key)
+    split = dim // 2
+    first = _subnetwork(k_first, dim - split + n_features, split, shape)
+    second = _subnetwork(k_second, split + n_features, dim - split, shape)
+    return Coupling(first=first, second=second, split=split, dim=dim, clamp=shape.clamp, guard=shape.guard)
+
+
+def _subnetwork(key: PRNGKeyArray, n_inputs: int, n_outputs: int, shape: Architecture) -> Subnetwork:
+    if shape.subnet == "mlp":
+        return build_mlp(key, n_inputs, n_outputs, n_layers=shape.n_layers, width=shape.width, stack=2)
+    return build_eql(
+        key, n_inputs, n_outputs, n_layers=shape.n_layers, library=shape.library, stack=2, skip=shape.skip
+    )
+
+
+def _condition_map(
+    key: PRNGKeyArray, condition_dim: int, shape: Architecture, standardise: Standardise | None
+) -> ConditionMap | None:
+    if not condition_dim:
+        return None
+    standardise = standardise or Standardise((0.0,) * condition_dim, (1.0,) * condition_dim)
+    if standardise.dim != condition_dim:
+        raise ValueError(
+            f"standardise_condition covers {standardise.dim} variables, condition_dim is {condition_dim}"
+        )
+    network = None
+    if shape.n_features:
+        network = build_mlp(
+            key, condition_dim, shape.n_features, n_layers=2, width=max(64, shape.width), last_scale=1.0
+        )
+    return ConditionMap(standardise, network, shape.guard)
+
+
+def _padded(standardise: Standardise, n: int) -> Standardise:
+    return Standardise(standardise.shift + (0.0,) * n, standardise.scale + (1.0,) * n)
+
+
+def _padded_bounds(bounds: Bounded, n: int) -> Bounded:
+    return Bounded(bounds.low + (None,) * n, bounds.high + (None,) * n)

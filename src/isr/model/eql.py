@@ -1,0 +1,129 @@
+"""Equation-learner networks: layers ``g = W h + b`` followed by primitives.
+
+Several networks of one shape run *stacked*: weights carry a leading ``stack`` axis and all of them read the
+same inputs. A coupling runs its log-scale and its shift this way, twice as fast as one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from isr.model.primitives import PAPER_LIBRARY, Primitive, lookup, parse_library
+
+Library = tuple[tuple[str, int], ...]
+
+
+class EQL(eqx.Module):
+    """``stack`` equation-learner networks over the same ``n_inputs`` variables, ``n_outputs`` each.
+
+    Args:
+        weights: One array ``(stack, rows, columns)`` a layer, the last one linear.
+        biases: One array ``(stack, rows)`` a layer; absent where the library holds no constant.
+        library: Primitives of a hidden layer, as (name, multiplicity) pairs.
+        skip: Whether the last layer reads the inputs and every hidden layer instead of the last one only.
+    """
+
+    weights: tuple[Float[Array, "stack rows columns"], ...]
+    biases: tuple[Float[Array, "stack rows"], ...] | None
+    library: Library = eqx.field(static=True)
+    skip: bool = eqx.field(static=True)
+
+    @property
+    def stack(self) -> int:
+        return self.weights[0].shape[0]
+
+    @property
+    def n_inputs(self) -> int:
+        return self.weights[0].shape[2]
+
+    @property
+    def n_outputs(self) -> int:
+        return self.weights[-1].shape[1]
+
+    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
+        h = jnp.broadcast_to(inputs, (self.stack, self.n_inputs))
+        seen = [h]
+        g = self._linear(0, h)
+        for layer in range(1, len(self.weights)):
+            h = activate(self.library, g)
+            seen.append(h)
+            last = layer == len(self.weights) - 1
+            g = self._linear(layer, jnp.concatenate(seen, axis=-1) if self.skip and last else h)
+        return g
+
+    def _linear(self, layer: int, h: Float[Array, "stack columns"]) -> Float[Array, "stack rows"]:
+        g = jax.vmap(jnp.matmul)(self.weights[layer], h)
+        return g if self.biases is None else g + self.biases[layer]
+
+
+def units(library: Library) -> list[tuple[Primitive, int]]:
+    """Return the primitives that make units, with their multiplicities, in the order of a layer's rows."""
+    return [(lookup(name), count) for name, count in library if lookup(name).arity]
+
+
+def n_rows(library: Library) -> int:
+    """Return how many arguments the units of a layer take together."""
+    return sum(p.arity * count for p, count in units(library))
+
+
+def n_units(library: Library) -> int:
+    """Return how many values a layer gives."""
+    return sum(count for _, count in units(library))
+
+
+def activate(library: Library, g: Float[Array, "... rows"]) -> Float[Array, "... units"]:
+    """Return the values of a layer's units; a unit of two arguments reads rows ``i`` and ``i + count``."""
+    start, values = 0, []
+    for primitive, count in units(library):
+        arguments = [g[..., start + k * count : start + (k + 1) * count] for k in range(primitive.arity)]
+        values.append(primitive.apply(*arguments))
+        start += primitive.arity * count
+    return jnp.concatenate(values, axis=-1)
+
+
+def build_eql(
+    key: PRNGKeyArray,
+    n_inputs: int,
+    n_outputs: int,
+    *,
+    n_layers: int = 2,
+    library: Mapping[str, int] | Sequence[str] = PAPER_LIBRARY,
+    stack: int = 1,
+    skip: bool = False,
+    scale: float = 0.5,
+    last_scale: float = 0.1,
+) -> EQL:
+    """Return an equation-learner network with random weights.
+
+    Args:
+        key: Seed of the weights.
+        n_inputs: Number of variables read.
+        n_outputs: Number of values given.
+        n_layers: Hidden layers.
+        library: Primitives of a hidden layer with their multiplicities.
+        stack: How many networks of this shape run side by side.
+        skip: Whether the last layer reads the inputs and all hidden layers.
+        scale: Spread of the hidden weights; layers of squares need it small.
+        last_scale: Spread of the last layer's weights; small starts a coupling near the identity.
+    """
+    if n_layers < 1:
+        raise ValueError(f"an EQL network needs at least one hidden layer, got n_layers={n_layers}")
+    pairs = parse_library(library)
+    with_bias = any(name == "constant" for name, _ in pairs)
+    rows, columns = n_rows(pairs), n_units(pairs)
+    last_columns = n_inputs + n_layers * columns if skip else columns
+    shapes = [(rows, n_inputs), *[(rows, columns)] * (n_layers - 1), (n_outputs, last_columns)]
+    spreads = [scale] * n_layers + [last_scale]
+    weights, biases = [], []
+    for k, (shape, spread) in zip(
+        jax.random.split(key, len(shapes)), zip(shapes, spreads, strict=True), strict=True
+    ):
+        k_weight, k_bias = jax.random.split(k)
+        weights.append(spread / max(shape[1], 1) ** 0.5 * jax.random.normal(k_weight, (stack, *shape)))
+        biases.append(0.2 * spread * jax.random.normal(k_bias, (stack, shape[0])))
+    return EQL(tuple(weights), tuple(biases) if with_bias else None, pairs, skip)

@@ -1,0 +1,197 @@
+"""Flow: a bijection with a normal latent, giving density and samples, with or without a condition.
+
+Rows in, rows out: the methods take arrays ``(n, dim)``, work in double precision and return NumPy arrays.
+Inside, the batch is the last axis, which is what makes it fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from isr.model.affine import LOG_SQRT_2PI
+from isr.model.bijection import AbstractBijection, Mapped, Scalar, Vector
+from isr.model.condition import ConditionMap
+from isr.model.parameters import cast
+
+CHUNK = 16_384
+N_PAD_NODES = 32
+
+
+class Flow(eqx.Module):
+    """A density over x, given y where there is a condition, made of one bijection.
+
+    Three forms, told apart by how y enters. *Flow*: ``f(x) = z``. *Conditional* (cISR): ``f(x; y) = z``, y is read
+    by the subnetworks. *Joint* (ISR): ``f(x) = [y, z]``, the leading ``n_observed`` outputs are y, each with
+    normal noise of standard deviation ``noise``.
+
+    Args:
+        bijection: Takes x (and its padding) to the latent.
+        condition_map: Prepares y for the subnetworks; ``None`` in the unconditional and the joint form.
+        noise: Standard deviation of each observed output, in y's own units; empty but in the joint form.
+        n_padding: Zeros appended to x, because a coupling needs two variables at least.
+    """
+
+    bijection: AbstractBijection
+    condition_map: ConditionMap | None = None
+    noise: tuple[float, ...] = eqx.field(static=True, default=())
+    n_padding: int = eqx.field(static=True, default=0)
+
+    def __check_init__(self) -> None:
+        if self.condition_map is not None and self.noise:
+            raise ValueError("y enters through the subnetworks or through the outputs, not both")
+        if not all(np.isfinite(s) and s > 0 for s in self.noise):
+            raise ValueError(f"the noise of an observed output must be positive, got {self.noise}")
+        if len(self.noise) > self.dim:
+            raise ValueError(f"{len(self.noise)} observed outputs do not fit into {self.dim} variables")
+        if self.n_padding not in (0, 1):
+            raise ValueError(f"n_padding must be 0 or 1, got {self.n_padding}")
+
+    @property
+    def dim(self) -> int:
+        """Number of variables in x."""
+        return self.bijection.dim - self.n_padding
+
+    @property
+    def n_observed(self) -> int:
+        """Number of leading outputs that are y (joint form only)."""
+        return len(self.noise)
+
+    @property
+    def condition_dim(self) -> int:
+        """Number of variables in y, whichever way it enters."""
+        return self.condition_map.standardise.dim if self.condition_map is not None else self.n_observed
+
+    # One sample ---------------------------------------------------------------------------------------------
+
+    def forward_one(self, x: Vector, y: Vector | None = None) -> Mapped:
+        """Return latent and log-determinant for one x."""
+        padded = jnp.concatenate([x, jnp.zeros(self.n_padding, x.dtype)])
+        return self.bijection.forward_and_log_det(padded, self._condition(y))
+
+    def inverse_one(self, z: Vector, y: Vector | None = None) -> Mapped:
+        """Return x and the log-determinant of the inverse for one latent."""
+        x, log_det = self.bijection.inverse_and_log_det(z, self._condition(y))
+        return x[: self.dim], log_det
+
+    def log_prob_one(self, x: Vector, y: Vector | None = None) -> Scalar:
+        """Return the log-density of one x, given y where there is one."""
+        if not self.n_padding:
+            return self._joint_log_prob(x, y)
+        # The padding is a variable of its own; the density of x alone sums it out by Gauss-Hermite quadrature.
+        nodes, weights = np.polynomial.hermite_e.hermegauss(N_PAD_NODES)
+        log_weights = np.log(weights) + 0.5 * nodes**2
+        joint = jax.vmap(lambda p: self._joint_log_prob(jnp.concatenate([x, p[None]]), y))
+        return jax.nn.logsumexp(joint(jnp.asarray(nodes, x.dtype)) + jnp.asarray(log_weights, x.dtype))
+
+    def _joint_log_prob(self, padded: Vector, y: Vector | None) -> Scalar:
+        latent, log_det = self.bijection.forward_and_log_det(padded, self._condition(y))
+        mean, scale = self._base(y, latent.dtype)
+        standard = (latent - mean) / scale
+        return log_det - jnp.sum(0.5 * standard**2 + jnp.log(scale) + LOG_SQRT_2PI)
+
+    def draw_one(self, noise: Vector, y: Vector | None = None) -> Vector:
+        """Return the x that standard-normal ``noise`` of the latent's width stands for."""
+        mean, scale = self._base(y, noise.dtype)
+        return self.inverse_one(mean + scale * noise, y)[0]
+
+    def _condition(self, y: Vector | None) -> Vector | None:
+        return None if self.condition_map is None or y is None else self.condition_map(y)
+
+    def _base(self, y: Vector | None, dtype: jnp.dtype) -> tuple[Vector, Vector]:
+        free = self.bijection.dim - self.n_observed
+        if not self.n_observed or y is None:
+            return jnp.zeros(self.bijection.dim, dtype), jnp.ones(self.bijection.dim, dtype)
+        mean = jnp.concatenate([y, jnp.zeros(free, dtype)])
+        return mean, jnp.concatenate([jnp.asarray(self.noise, dtype), jnp.ones(free, dtype)])
+
+    # Rows -----------------------------------------------------------------------------------------------------
+
+    def forward(self, x: np.ndarray, y: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return latents ``(n, dim)`` and log-determinants ``(n,)`` of rows of x."""
+        return self._rows("forward_one", x, self.dim, y, y_enters=self.condition_map is not None)
+
+    def inverse(self, z: np.ndarray, y: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows of x and the inverse's log-determinants for rows of latents."""
+        return self._rows("inverse_one", z, self.bijection.dim, y, y_enters=self.condition_map is not None)
+
+    def log_prob(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+        """Return the log-density (nats) of rows of x, given y where there is a condition."""
+        return self._rows("log_prob_one", x, self.dim, y, y_enters=self.condition_dim > 0)
+
+    def sample(self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None) -> np.ndarray:
+        """Return ``n`` rows of x; ``y`` is one observation, or one for each row."""
+        with jax.enable_x64(True):
+            noise = jax.random.normal(key, (n, self.bijection.dim), jnp.float64)
+        return self._rows("draw_one", noise, self.bijection.dim, y, y_enters=self.condition_dim > 0)
+
+    def _rows(self, method: str, rows: np.ndarray, width: int, y: np.ndarray | None, *, y_enters: bool):
+        rows = _checked(rows, width, "x" if width == self.dim and method != "inverse_one" else "the latent")
+        if y_enters:
+            if y is None:
+                raise ValueError(f"this flow is conditional: give y with {self.condition_dim} columns")
+            y = _checked(y, self.condition_dim, "y")
+            if len(y) not in (1, len(rows)):
+                raise ValueError(f"y must hold one row or as many as x ({len(rows)}), got {len(y)}")
+        elif y is not None and not self.condition_dim:
+            raise ValueError("this flow has no condition, but y was given; leave y out")
+        with jax.enable_x64(True):
+            return _in_chunks(_jitted(method), cast(self, jnp.float64), rows, y if y_enters else None)
+
+
+def _checked(rows: np.ndarray, width: int, what: str) -> np.ndarray:
+    rows = np.asarray(rows, dtype=np.float64)
+    if rows.ndim == 1:
+        rows = rows[None, :] if rows.shape[0] == width and width > 1 else rows.reshape(-1, 1)
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise ValueError(f"{what} must have {width} columns, got an array of shape {rows.shape}")
+    if np.isnan(rows).any():
+        bad = np.unique(np.argwhere(np.isnan(rows))[:, 1]).tolist()
+        raise ValueError(f"{what} holds NaN in column(s) {bad}; remove or fill those rows first")
+    return rows
+
+
+def _jitted(method: str) -> Callable:
+    if method not in _COMPILED:
+
+        def run(flow: Flow, rows: Float[Array, "n width"], y: Float[Array, "m condition"] | None):
+            one = getattr(flow, method)
+            if y is None:
+                return _last_axis(jax.vmap(one, in_axes=-1, out_axes=-1)(rows.T))
+            y_axis = None if y.shape[0] == 1 else -1
+            condition = y[0] if y.shape[0] == 1 else y.T
+            return _last_axis(jax.vmap(one, in_axes=(-1, y_axis), out_axes=-1)(rows.T, condition))
+
+        _COMPILED[method] = eqx.filter_jit(run)
+    return _COMPILED[method]
+
+
+_COMPILED: dict[str, Callable] = {}
+
+
+def _last_axis(batched):
+    return jax.tree.map(jnp.transpose, batched)
+
+
+def _in_chunks(function: Callable, flow: Flow, rows: np.ndarray, y: np.ndarray | None):
+    """Run ``function`` over rows in pieces of few distinct lengths: bounded memory, few compilations."""
+    n, results = len(rows), []
+    length = min(CHUNK, max(16, 1 << (max(n, 1) - 1).bit_length()))
+    for start in range(0, max(n, 1), length):
+        piece = _filled(rows[start : start + length], length)
+        given = y if y is None or len(y) == 1 else _filled(y[start : start + length], length)
+        kept = min(length, n - start)
+        results.append(jax.tree.map(lambda a, kept=kept: np.asarray(a)[:kept], function(flow, piece, given)))
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *results)
+
+
+def _filled(rows: np.ndarray, length: int) -> np.ndarray:
+    if len(rows) == length:
+        return rows
+    last = rows[-1:] if len(rows) else np.zeros((1, rows.shape[1]))
+    return np.concatenate([rows, np.repeat(last, length - len(rows), axis=0)])

@@ -1,0 +1,76 @@
+"""Leaky-ReLU networks, the subnetworks of the INN and cINN baselines, stacked as EQL networks are."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+NEGATIVE_SLOPE = 0.01
+
+
+class MLP(eqx.Module):
+    """``stack`` fully connected networks with leaky ReLUs over the same inputs.
+
+    Args:
+        weights: One array ``(stack, rows, columns)`` a layer, the last one linear.
+        biases: One array ``(stack, rows)`` a layer.
+    """
+
+    weights: tuple[Float[Array, "stack rows columns"], ...]
+    biases: tuple[Float[Array, "stack rows"], ...]
+
+    @property
+    def stack(self) -> int:
+        return self.weights[0].shape[0]
+
+    @property
+    def n_inputs(self) -> int:
+        return self.weights[0].shape[2]
+
+    @property
+    def n_outputs(self) -> int:
+        return self.weights[-1].shape[1]
+
+    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
+        h = jnp.broadcast_to(inputs, (self.stack, self.n_inputs))
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            h = jax.vmap(jnp.matmul)(weight, h) + bias
+            if layer < len(self.weights) - 1:
+                h = jax.nn.leaky_relu(h, NEGATIVE_SLOPE)
+        return h
+
+
+def build_mlp(
+    key: PRNGKeyArray,
+    n_inputs: int,
+    n_outputs: int,
+    *,
+    n_layers: int = 2,
+    width: int = 32,
+    stack: int = 1,
+    last_scale: float = 0.1,
+) -> MLP:
+    """Return a leaky-ReLU network with random weights (He's scaling).
+
+    Args:
+        key: Seed of the weights.
+        n_inputs: Number of variables read.
+        n_outputs: Number of values given.
+        n_layers: Hidden layers.
+        width: Units of a hidden layer.
+        stack: How many networks of this shape run side by side.
+        last_scale: Factor on the last layer's weights; small starts a coupling near the identity.
+    """
+    if n_layers < 1 or width < 1:
+        raise ValueError(
+            f"an MLP needs a hidden layer and a unit in it, got n_layers={n_layers}, width={width}"
+        )
+    shapes = [(width, n_inputs), *[(width, width)] * (n_layers - 1), (n_outputs, width)]
+    weights = []
+    for layer, (k, shape) in enumerate(zip(jax.random.split(key, len(shapes)), shapes, strict=True)):
+        spread = (2 / max(shape[1], 1)) ** 0.5 * (last_scale if layer == n_layers else 1.0)
+        weights.append(spread * jax.random.normal(k, (stack, *shape)))
+    biases = tuple(jnp.zeros(w.shape[:2]) for w in weights)
+    return MLP(tuple(weights), biases)

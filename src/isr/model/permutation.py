@@ -1,0 +1,38 @@
+"""Permutation: a fixed reordering of the variables between blocks."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from isr.model.bijection import AbstractBijection, Mapped, Vector
+
+
+class Permutation(AbstractBijection):
+    """Maps ``x`` to ``x[order]``.
+
+    Args:
+        order: Which input stands at each place of the output.
+    """
+
+    order: tuple[int, ...] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if sorted(self.order) != list(range(len(self.order))):
+            raise ValueError(f"order must hold each of 0..{len(self.order) - 1} once, got {self.order}")
+
+    @property
+    def dim(self) -> int:
+        return len(self.order)
+
+    @property
+    def back(self) -> tuple[int, ...]:
+        """The order that undoes this one."""
+        return tuple(int(i) for i in np.argsort(self.order))
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return x[np.array(self.order)], jnp.zeros((), x.dtype)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return z[np.array(self.back)], jnp.zeros((), z.dtype)

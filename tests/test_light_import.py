@@ -1,0 +1,50 @@
+"""Importing the package and asking for help load nothing heavy."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = [
+    "arviz",
+    "blackjax",
+    "dask",
+    "equinox",
+    "jax",
+    "matplotlib",
+    "numba",
+    "optax",
+    "pandas",
+    "ray",
+    "scipy",
+]
+HEAVY += ["sklearn", "sympy", "torch"]
+
+STATEMENTS = {
+    "import isr": "import isr",
+    "dir(isr)": "import isr; dir(isr)",
+    "isr --help": "from isr.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
+    "isr demo --help": "from isr.cli import main\ntry: main(['demo', '--help'])\nexcept SystemExit: pass",
+}
+
+
+def loaded_after(statement: str) -> list[str]:
+    code = (
+        f"import sys, json\n{statement}\nprint(); print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS.keys())
+def test_nothing_heavy_is_loaded(statement):
+    assert loaded_after(statement) == []
+
+
+def test_a_heavy_module_would_be_noticed():
+    assert "sympy" in loaded_after("import sympy")
+
+
+def test_reading_a_table_needs_numpy_alone():
+    assert loaded_after("from isr.data import read_table; read_table([[1.0, 2.0]])") == []

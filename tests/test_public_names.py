@@ -1,0 +1,73 @@
+"""The public names are a contract: a change here is a change for every user."""
+
+import importlib
+import importlib.metadata
+import inspect
+import types
+
+import pytest
+
+import isr
+
+PUBLIC_NAMES = [
+    "Expressions",
+    "Flow",
+    "PRIMITIVES",
+    "Primitive",
+    "__version__",
+    "build_flow",
+    "check",
+    "extract",
+    "load",
+    "problems",
+    "register_primitive",
+    "save",
+]
+DATA_NAMES = [
+    "Bounds",
+    "Columns",
+    "Split",
+    "Table",
+    "batches",
+    "check_names",
+    "check_paired",
+    "parse_bounds",
+    "read_row",
+    "read_table",
+    "split_rows",
+    "symbol_names",
+]
+
+
+def test_the_public_names_are_these():
+    assert sorted(isr.__all__) == PUBLIC_NAMES
+
+
+def test_the_names_of_isr_data_are_these():
+    assert sorted(importlib.import_module("isr.data").__all__) == DATA_NAMES
+
+
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
+def test_every_public_name_is_there_and_listed(name):
+    assert getattr(isr, name) is not None
+    assert name in dir(isr)
+
+
+@pytest.mark.parametrize("name", sorted(set(PUBLIC_NAMES) - {"PRIMITIVES", "__version__"}))
+def test_every_public_name_is_documented(name):
+    assert inspect.getdoc(getattr(isr, name))
+
+
+def test_check_is_the_function_even_after_its_module_is_imported():
+    importlib.import_module("isr.expressions.check")
+    assert not isinstance(isr.check, types.ModuleType)
+    assert callable(isr.check)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'isr' has no attribute 'nonsense'"):
+        _ = isr.nonsense
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert isr.__version__ == importlib.metadata.version("isr")

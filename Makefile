@@ -1,0 +1,75 @@
+# Every target sets up what it needs in .venv; `make PYTHON=python3.12 test` picks another interpreter.
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
+BENCH_VENV := .venv-bench
+BENCH_READY := $(BENCH_VENV)/.ready
+PIP_OPTIONS := --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format docs bench clean system-packages
+
+help:
+	@echo "make demo       build an exact law as a model, print its equations, sample and check it"
+	@echo "make test       run the tests that take seconds, and the examples in docstrings"
+	@echo "make test-slow  run the tests that take minutes"
+	@echo "make lint       ruff, pyright and codespell"
+	@echo "make format     let ruff rewrite the code"
+	@echo "make docs       build the documentation into site/"
+	@echo "make bench      run every benchmark in its quick form"
+	@echo "make clean      remove what the other targets made, environments included"
+
+demo: $(READY)
+	$(BIN)/python -m isr.cli demo
+
+test: $(READY) system-packages
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+
+test-slow: $(READY) system-packages
+	$(BIN)/python -m pytest -m slow -n $(WORKERS)
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/codespell
+
+format: $(READY)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+bench: $(BENCH_READY)
+	@scripts=$$(ls benchmarks/*.py 2>/dev/null); \
+	if [ -z "$$scripts" ]; then echo "error: there is no script in benchmarks/ to run" >&2; exit 2; fi; \
+	for script in $$scripts; do echo "$$script --quick"; $(BENCH_VENV)/bin/python $$script --quick || exit 1; done
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) site build dist .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Some tests use Node, a C compiler or a browser, and are skipped where there is none.
+system-packages: $(READY)
+	@[ -e $(VENV)/.system-packages ] || bash scripts/system_packages.sh
+	@touch $(VENV)/.system-packages
+
+$(READY): pyproject.toml constraints.txt
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_OPTIONS) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install $(PIP_OPTIONS) -c constraints.txt -e '.[docs]'
+	@touch $@
+
+$(BENCH_READY): pyproject.toml
+	[ -x $(BENCH_VENV)/bin/python ] || $(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install $(PIP_OPTIONS) -e '.[bench]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Posteriors and the evidence for them: metrics, calibration, reference samplers."""

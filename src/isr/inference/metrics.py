@@ -1,0 +1,208 @@
+"""Distances between sets of draws, and between draws and their target.
+
+Draws are rows: ``(n, dim)``. Where a function takes leading axes, ``(targets, n, dim)``, it returns one figure a
+target. No draw is ever removed: a non-finite draw makes a non-finite figure.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+SCALES = (0.05, 0.2, 0.9)
+"""Widths of the default MMD kernel."""
+
+
+def mmd2(
+    x: ArrayLike, y: ArrayLike, *, unbiased: bool = True, scales: Sequence[float] = SCALES
+) -> Float[np.ndarray, "..."]:
+    """Return the squared maximum mean discrepancy for the kernel ``Σ_a a² / (a² + |x - y|²)``.
+
+    The unbiased estimator leaves out the pairs of a draw with itself, has mean zero for equal laws and may be
+    negative; the biased one keeps them, which adds about ``k(0) (1/n + 1/m)``.
+
+    Args:
+        x: Draws ``(..., n, dim)``.
+        y: Draws ``(..., m, dim)`` with the same leading axes.
+        unbiased: Which estimator.
+        scales: The widths ``a``, in the unit of the draws.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(2, 200, 3))
+        >>> bool(abs(mmd2(x, y)) < 0.02)
+        True
+    """
+    x, y = _as_float(x), _as_float(y)
+    if x.ndim < 2 or x.shape[:-2] != y.shape[:-2] or x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"x and y must be (..., n, dim) and (..., m, dim), got {x.shape} and {y.shape}")
+    if unbiased and min(x.shape[-2], y.shape[-2]) < 2:
+        raise ValueError("the unbiased estimator needs at least two draws on each side")
+    lead = x.shape[:-2]
+    flat_x, flat_y = x.reshape(-1, *x.shape[-2:]), y.reshape(-1, *y.shape[-2:])
+    value = _mmd2_targets(jnp.asarray(flat_x), jnp.asarray(flat_y), unbiased, tuple(map(float, scales)))
+    return np.asarray(value).reshape(lead)
+
+
+def _as_float(values: ArrayLike) -> np.ndarray:
+    array = np.asarray(values)
+    wanted = np.float64 if jax.config.read("jax_enable_x64") else np.float32
+    return array.astype(wanted)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _mmd2_targets(
+    x: Float[Array, "t n d"], y: Float[Array, "t m d"], unbiased: bool, scales: tuple[float, ...]
+) -> Float[Array, " t"]:
+    def one(pair: tuple[Array, Array]) -> Array:
+        x, y = pair
+        n, m = x.shape[0], y.shape[0]
+        xx, yy, xy = _kernel_sum(x, x, scales), _kernel_sum(y, y, scales), _kernel_sum(x, y, scales)
+        if unbiased:
+            at_zero = float(len(scales))
+            return (xx - n * at_zero) / (n * (n - 1)) + (yy - m * at_zero) / (m * (m - 1)) - 2 * xy / (n * m)
+        return xx / n**2 + yy / m**2 - 2 * xy / (n * m)
+
+    return jax.lax.map(one, (x, y))
+
+
+def _kernel_sum(
+    x: Float[Array, "n d"], y: Float[Array, "m d"], scales: tuple[float, ...]
+) -> Float[Array, ""]:
+    columns = y.T
+
+    def row(point: Array) -> Array:
+        # One row at a time keeps the memory at m; differences, not a Gram matrix, keep small distances accurate.
+        d2 = jnp.sum((point[:, None] - columns) ** 2, axis=0)
+        return jnp.sum(jnp.stack([a * a / (a * a + d2) for a in scales]))
+
+    return jnp.sum(jax.lax.map(row, x, batch_size=64))
+
+
+def resimulation_error(
+    samples: ArrayLike, y_star: ArrayLike, simulator: Callable[[np.ndarray], Any]
+) -> Float[np.ndarray, "..."]:
+    """Return the mean squared distance of re-simulated draws from their target, ``E |f(x) - y*|²``.
+
+    Args:
+        samples: Draws ``(..., n, dim)``.
+        y_star: Targets ``(..., dim_y)``.
+        simulator: Rows of parameters to rows of noise-free observations.
+
+    Example:
+        >>> float(resimulation_error(np.array([[1.0], [3.0]]), [2.0], lambda x: x))
+        1.0
+    """
+    samples, target = np.asarray(samples, dtype=float), np.asarray(y_star, dtype=float)
+    if target.shape[:-1] != samples.shape[:-2]:
+        raise ValueError(f"y_star {target.shape} must have the leading axes of samples {samples.shape}")
+    rows = samples.reshape(-1, samples.shape[-1])
+    simulated = np.asarray(simulator(rows), dtype=float).reshape(*samples.shape[:-1], target.shape[-1])
+    return np.mean(np.sum((simulated - target[..., None, :]) ** 2, axis=-1), axis=-1)
+
+
+def c2st(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    classifier: Any = "mlp",
+    n_folds: int = 5,
+    random_state: int = 0,
+) -> float:
+    """Return the cross-validated accuracy of a classifier told to tell ``x`` from ``y``: 0.5 alike, 1 apart.
+
+    Both sides are scaled by the mean and standard deviation of ``x``; a side with more draws is thinned, so that
+    guessing scores one half.
+
+    Args:
+        x: Draws of the reference, ``(n, dim)``.
+        y: Draws to judge, ``(m, dim)``.
+        classifier: ``"mlp"`` (two hidden layers of ten times ``dim``), ``"boosting"`` (faster), or any scikit-learn
+            classifier.
+        n_folds: Folds of the cross-validation.
+        random_state: Seed of folds and classifier.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from threadpoolctl import threadpool_limits
+
+    rng = np.random.default_rng(random_state)
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    size = min(len(x), len(y))
+    x, y = rng.permutation(x)[:size], rng.permutation(y)[:size]
+    scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+    data = (np.concatenate([x, y]) - x.mean(axis=0)) / scale
+    labels = np.repeat([0, 1], size)
+    folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
+    # Nets this small run slower on many threads than on one.
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        scores = cross_val_score(_classifier(classifier, x.shape[1], random_state), data, labels, cv=folds)
+    return float(np.mean(scores))
+
+
+def _classifier(kind: Any, dim: int, seed: int) -> Any:
+    if kind == "mlp":
+        from sklearn.neural_network import MLPClassifier
+
+        hidden = (10 * dim, 10 * dim)
+        return MLPClassifier(hidden, max_iter=200, early_stopping=True, random_state=seed)
+    if kind == "boosting":
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(max_iter=100, early_stopping=True, random_state=seed)
+    if isinstance(kind, str):
+        raise ValueError(f"unknown classifier {kind!r}; use 'mlp', 'boosting' or a scikit-learn classifier")
+    return kind
+
+
+def sliced_wasserstein(
+    x: ArrayLike, y: ArrayLike, *, n_projections: int = 200, order: float = 2.0, random_state: int = 0
+) -> float:
+    """Return the sliced Wasserstein distance: ``(E over directions of W_p^p)^(1/p)``.
+
+    Args:
+        x: Draws ``(n, dim)``.
+        y: Draws ``(m, dim)``; sizes may differ.
+        n_projections: Random directions.
+        order: The exponent ``p``.
+        random_state: Seed of the directions.
+    """
+    rng = np.random.default_rng(random_state)
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    directions = rng.standard_normal((x.shape[1], n_projections))
+    directions /= np.linalg.norm(directions, axis=0)
+    a, b = np.sort(x @ directions, axis=0), np.sort(y @ directions, axis=0)
+    # The quantile functions are steps; between all their jumps both are constant.
+    edges = np.union1d(np.arange(1, len(a) + 1) / len(a), np.arange(1, len(b) + 1) / len(b))
+    widths = np.diff(edges, prepend=0.0)
+    middle = edges - 0.5 * widths
+    gap = np.abs(a[(middle * len(a)).astype(int)] - b[(middle * len(b)).astype(int)])
+    return float(np.mean(widths @ gap**order) ** (1 / order))
+
+
+def gaussian_kl(mean_p: ArrayLike, cov_p: ArrayLike, mean_q: ArrayLike, cov_q: ArrayLike) -> float:
+    """Return ``KL(p || q)`` of two Gaussians in nats.
+
+    Example:
+        >>> gaussian_kl([0.0], [[1.0]], [1.0], [[1.0]])
+        0.5
+    """
+    mean_p, mean_q = np.atleast_1d(mean_p).astype(float), np.atleast_1d(mean_q).astype(float)
+    cov_p, cov_q = np.atleast_2d(cov_p).astype(float), np.atleast_2d(cov_q).astype(float)
+    gap = mean_q - mean_p
+    trace = np.trace(np.linalg.solve(cov_q, cov_p))
+    log_ratio = np.linalg.slogdet(cov_q)[1] - np.linalg.slogdet(cov_p)[1]
+    return float(0.5 * (trace + gap @ np.linalg.solve(cov_q, gap) - len(gap) + log_ratio))
+
+
+def moment_kl(x: ArrayLike, y: ArrayLike) -> float:
+    """Return the KL of the Gaussian with the moments of ``x`` from the one with the moments of ``y``, in nats."""
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    return gaussian_kl(x.mean(axis=0), np.cov(x.T), y.mean(axis=0), np.cov(y.T))

@@ -1,0 +1,240 @@
+"""Reference posteriors to judge a model by: rejection, importance resampling and NUTS.
+
+The first two take draws and simulators as plain functions on NumPy arrays; :func:`nuts` takes a log prior and a log
+likelihood for one parameter vector, written in JAX.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from arviz import InferenceData
+
+RandomState = int | np.random.Generator | None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Accepted draws and what they cost.
+
+    Args:
+        samples: Accepted parameters, one a row.
+        simulated: Their simulated observations.
+        n_simulations: Simulator runs in all.
+        threshold: Largest accepted distance.
+    """
+
+    samples: Float[np.ndarray, "n dim"]
+    simulated: Float[np.ndarray, "n dim_y"]
+    n_simulations: int
+    threshold: float
+
+
+def rejection(
+    sample_prior: Callable[[int, np.random.Generator], np.ndarray],
+    simulator: Callable[[np.ndarray], np.ndarray],
+    y_star: ArrayLike,
+    n: int,
+    *,
+    threshold: float,
+    batch: int = 100_000,
+    max_simulations: int = 100_000_000,
+    random_state: RandomState = None,
+) -> Rejection:
+    """Return ``n`` prior draws whose simulation lies within ``threshold`` of ``y_star`` (Euclidean distance).
+
+    Args:
+        sample_prior: ``sample_prior(n, generator)`` gives ``n`` rows of parameters.
+        simulator: Rows of parameters to rows of observations.
+        y_star: The observation.
+        n: Draws to accept.
+        threshold: Largest accepted distance; smaller is closer to the posterior and dearer.
+        batch: Simulations at a time.
+        max_simulations: Give up after so many.
+        random_state: Seed or generator.
+
+    Example:
+        >>> found = rejection(lambda n, rng: rng.normal(size=(n, 1)), lambda x: x, [1.0], 50, threshold=0.1,
+        ...                   random_state=0)
+        >>> bool(np.all(np.abs(found.samples - 1.0) < 0.1))
+        True
+    """
+    if threshold <= 0:
+        raise ValueError(f"threshold must be positive, got {threshold}")
+    rng = np.random.default_rng(random_state)
+    target = np.atleast_1d(np.asarray(y_star, dtype=float))
+    samples, simulated, n_accepted, n_simulations = [], [], 0, 0
+    while n_accepted < n:
+        if n_simulations >= max_simulations:
+            raise ValueError(
+                f"only {n_accepted} of {n} draws accepted after {n_simulations} simulations; "
+                f"raise threshold (now {threshold}) or max_simulations"
+            )
+        x = sample_prior(batch, rng)
+        y = np.asarray(simulator(x), dtype=float).reshape(batch, -1)
+        near = np.linalg.norm(y - target, axis=1) < threshold
+        samples.append(x[near])
+        simulated.append(y[near])
+        n_accepted += int(near.sum())
+        n_simulations += batch
+    return Rejection(np.concatenate(samples)[:n], np.concatenate(simulated)[:n], n_simulations, threshold)
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Equally weighted draws and the effective size of the weighted pool they came from."""
+
+    samples: Float[np.ndarray, "n dim"]
+    effective_size: float
+
+
+def importance_resample(
+    samples: ArrayLike,
+    log_weights: ArrayLike,
+    n: int,
+    *,
+    replace: bool = True,
+    random_state: RandomState = None,
+) -> Resampled:
+    """Return ``n`` draws from a weighted pool, by systematic resampling or without replacement.
+
+    Args:
+        samples: The pool, one draw a row.
+        log_weights: Log of unnormalised weights; ``-inf`` drops a draw.
+        n: Draws wanted.
+        replace: Systematic resampling, in which a heavy draw may come back several times; otherwise every draw comes
+            at most once, which suits unbiased MMD² but flattens the weights when ``n`` nears the effective size.
+        random_state: Seed or generator.
+    """
+    pool, log_w = np.asarray(samples), np.asarray(log_weights, dtype=float)
+    if not np.any(log_w > -np.inf) or np.any(np.isnan(log_w)):
+        raise ValueError("log_weights must hold at least one finite value and no NaN")
+    rng = np.random.default_rng(random_state)
+    weights = np.exp(log_w - log_w.max())
+    effective_size = float(weights.sum() ** 2 / np.sum(weights**2))
+    if replace:
+        positions = (np.arange(n) + rng.uniform()) / n
+        chosen = rng.permutation(np.searchsorted(np.cumsum(weights) / weights.sum(), positions))
+        chosen = np.minimum(chosen, len(pool) - 1)
+    else:
+        chosen = rng.choice(len(pool), size=n, replace=False, p=weights / weights.sum())
+    return Resampled(pool[chosen], effective_size)
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Draws of several Markov chains with their diagnostics.
+
+    Args:
+        samples: ``(chain, draw, dim)``.
+        log_prob: Unnormalised log posterior of every draw.
+        r_hat: Rank-normalised split R-hat of every parameter; above 1.01 distrust the draws.
+        effective_size: Bulk effective sample size of every parameter.
+        n_divergent: Divergent transitions after warm-up; any at all is a warning sign.
+    """
+
+    samples: Float[np.ndarray, "chain draw dim"]
+    log_prob: Float[np.ndarray, "chain draw"]
+    r_hat: Float[np.ndarray, " dim"]
+    effective_size: Float[np.ndarray, " dim"]
+    n_divergent: int
+
+    @property
+    def flat(self) -> Float[np.ndarray, "n dim"]:
+        """All draws as rows, chain after chain."""
+        return self.samples.reshape(-1, self.samples.shape[-1])
+
+    def to_arviz(self, name: str = "x") -> "InferenceData":
+        """Return the draws as ArviZ inference data."""
+        return _arviz().from_dict(posterior={name: self.samples}, sample_stats={"lp": self.log_prob})
+
+
+def nuts(
+    log_prior: Callable[[Any], Any],
+    log_likelihood: Callable[[Any], Any],
+    initial: ArrayLike,
+    *,
+    n_samples: int = 1000,
+    n_warmup: int = 1000,
+    target_acceptance: float = 0.8,
+    random_state: int = 0,
+) -> Chains:
+    """Return chains of the posterior by the no-U-turn sampler with window adaptation (BlackJAX).
+
+    Chains do not pass between separate modes: start them spread over all modes, and expect a large R-hat there.
+
+    Args:
+        log_prior: Log prior of one parameter vector, in JAX; may be unnormalised.
+        log_likelihood: Log likelihood of one parameter vector, in JAX.
+        initial: Starting points, one row a chain; all must have finite log posterior.
+        n_samples: Draws kept from each chain.
+        n_warmup: Adaptation steps of each chain.
+        target_acceptance: Higher takes smaller steps, for curved posteriors.
+        random_state: Seed.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    start = jnp.atleast_2d(jnp.asarray(initial, dtype=float))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        samples, log_prob, divergent = _run_chains(
+            lambda x: log_prior(x) + log_likelihood(x),
+            start,
+            n_samples,
+            n_warmup,
+            target_acceptance,
+            random_state,
+        )
+    r_hat, effective_size = _diagnose(samples)
+    return Chains(samples, log_prob, r_hat, effective_size, divergent)
+
+
+def _run_chains(
+    log_density: Callable[[Any], Any], start: Any, n_samples: int, n_warmup: int, target: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    import blackjax
+    import jax
+    import jax.numpy as jnp
+
+    bad = ~np.isfinite(np.asarray(jax.vmap(log_density)(start)))
+    if bad.any():
+        raise ValueError(
+            f"log posterior is not finite at the initial points of chains {np.flatnonzero(bad).tolist()}"
+        )
+
+    def chain(key: Any, position: Any) -> tuple[Any, Any, Any]:
+        warm_key, run_key = jax.random.split(key)
+        warmup = blackjax.window_adaptation(blackjax.nuts, log_density, target_acceptance_rate=target)
+        (state, parameters), _ = warmup.run(warm_key, position, num_steps=n_warmup)
+        kernel = blackjax.nuts(log_density, **parameters)
+
+        def step(state: Any, key: Any) -> tuple[Any, Any]:
+            state, info = kernel.step(key, state)
+            return state, (state.position, state.logdensity, info.is_divergent)
+
+        return jax.lax.scan(step, state, jax.random.split(run_key, n_samples))[1]
+
+    keys = jax.random.split(jax.random.key(seed), len(start))
+    samples, log_prob, divergent = jax.jit(jax.vmap(chain))(keys, start)
+    return np.asarray(samples), np.asarray(log_prob), int(jnp.sum(divergent))
+
+
+def _diagnose(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    arviz = _arviz()
+    data = arviz.convert_to_dataset({"x": samples.astype(float)})
+    return np.asarray(arviz.rhat(data)["x"]), np.asarray(arviz.ess(data)["x"])
+
+
+def _arviz() -> ModuleType:
+    with warnings.catch_warnings():
+        # Importing ArviZ announces its coming refactor, which is no concern of the caller.
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz

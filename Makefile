@@ -11,7 +11,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format docs bench clean system-packages
+.PHONY: help demo test test-slow lint format docs bench has-benchmarks clean system-packages
 
 help:
 	@echo "make demo       build an exact law as a model, print its equations, sample and check it"
@@ -46,10 +46,14 @@ docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-bench: $(BENCH_READY)
-	@scripts=$$(ls benchmarks/*.py 2>/dev/null); \
-	if [ -z "$$scripts" ]; then echo "error: there is no script in benchmarks/ to run" >&2; exit 2; fi; \
-	for script in $$scripts; do echo "$$script --quick"; $(BENCH_VENV)/bin/python $$script --quick || exit 1; done
+BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
+bench: has-benchmarks $(BENCH_READY)
+	@for script in $(BENCHMARKS); do \
+		echo "$$script --quick"; $(BENCH_VENV)/bin/python $$script --quick || exit 1; \
+	done
+
+has-benchmarks:
+	@[ -n "$(BENCHMARKS)" ] || { echo "error: there is no script in benchmarks/ to run" >&2; exit 2; }
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) site build dist .pytest_cache .ruff_cache .hypothesis

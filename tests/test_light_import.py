@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -48,3 +49,13 @@ def test_a_heavy_module_would_be_noticed():
 
 def test_reading_a_table_needs_numpy_alone():
     assert loaded_after("from isr.data import read_table; read_table([[1.0, 2.0]])") == []
+
+
+def test_help_answers_within_a_second_once_warm():
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "isr.cli", "--help"], capture_output=True, check=True)
+        return time.perf_counter() - start
+
+    # The best of several: the machine may be busy with other tests.
+    assert min(seconds() for _ in range(5)) < 1.0

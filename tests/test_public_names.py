@@ -58,10 +58,11 @@ def test_every_public_name_is_documented(name):
     assert inspect.getdoc(getattr(isr, name))
 
 
-def test_check_is_the_function_even_after_its_module_is_imported():
-    importlib.import_module("isr.expressions.check")
-    assert not isinstance(isr.check, types.ModuleType)
-    assert callable(isr.check)
+@pytest.mark.parametrize("name", ["check", "extract"])
+def test_a_function_is_not_hidden_by_the_module_of_the_same_name(name):
+    importlib.import_module(f"isr.expressions.{name}")
+    assert not isinstance(getattr(isr, name), types.ModuleType)
+    assert callable(getattr(isr, name))
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -6,7 +6,8 @@ may swell exponentially, and every other form (text, LaTeX, code) is made from i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import sympy
 
@@ -38,7 +39,9 @@ class Program:
         assignments: The equations, each reading only what stands before it.
         outputs: What comes out, in order: expressions of inputs, conditions and targets.
         log_det: Natural logarithm of the absolute Jacobian determinant of this direction.
-        bounds: For each output the limits it is held inside, ``None`` where open.
+        bounds: For each output the limits it is held inside, ``None`` where open; empty when all are open.
+        output_symbols: The names the outputs go by, one each; no equation reads them.
+        labels: The user's own name of a symbol, where the symbol stands for one.
     """
 
     inputs: tuple[sympy.Symbol, ...]
@@ -47,9 +50,68 @@ class Program:
     outputs: tuple[sympy.Expr, ...]
     log_det: sympy.Expr
     bounds: tuple[tuple[float | None, float | None], ...] = ()
+    output_symbols: tuple[sympy.Symbol, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def n_operations(self) -> int:
         """How many operations the equations take in all."""
-        values = [a.value for a in self.assignments]
-        return int(sum(sympy.count_ops(v) for v in (*values, *self.outputs, self.log_det)))
+        return int(sum(sympy.count_ops(v) for v in self.expressions))
+
+    @property
+    def expressions(self) -> tuple[sympy.Expr, ...]:
+        """Every right-hand side: assignments, outputs, log-determinant."""
+        return (*(a.value for a in self.assignments), *self.outputs, self.log_det)
+
+    def with_expressions(self, expressions: tuple[sympy.Expr, ...]) -> Program:
+        """Return the same program with other right-hand sides, given in the order of ``expressions``."""
+        n = len(self.assignments)
+        return replace(
+            self,
+            assignments=tuple(
+                replace(a, value=v) for a, v in zip(self.assignments, expressions[:n], strict=True)
+            ),
+            outputs=expressions[n:-1],
+            log_det=expressions[-1],
+        )
+
+    def __str__(self) -> str:
+        from isr.expressions.text import text
+
+        return text(self)
+
+    def _repr_latex_(self) -> str:
+        from isr.expressions.latex import latex
+
+        return latex(self)
+
+    def _repr_html_(self) -> str:
+        from isr.expressions.mathml import mathml
+
+        return mathml(self)
+
+
+def without_dead_code(program: Program) -> Program:
+    """Return the program without equations that nothing reads, and without copies of outputs.
+
+    An intermediate that is read once, as an output itself, gives its value to that output.
+    """
+    kept, needed = [], set().union(*(e.free_symbols for e in (*program.outputs, program.log_det)))
+    readers: dict[sympy.Basic, int] = {}
+    for symbol in program.log_det.free_symbols:
+        readers[symbol] = 2  # the log-determinant is no place for a long value
+    for output in program.outputs:
+        for symbol in output.free_symbols:
+            readers[symbol] = readers.get(symbol, 0) + 1
+    for assignment in reversed(program.assignments):
+        if assignment.target in needed:
+            kept.append(assignment)
+            needed |= assignment.value.free_symbols
+            for symbol in assignment.value.free_symbols:
+                readers[symbol] = readers.get(symbol, 0) + 1
+    values = {a.target: a.value for a in kept if readers[a.target] == 1 and a.target in program.outputs}
+    return replace(
+        program,
+        assignments=tuple(a for a in reversed(kept) if a.target not in values),
+        outputs=tuple(values.get(output, output) for output in program.outputs),
+    )

@@ -60,7 +60,8 @@ def _hold(argument: sympy.Expr, low: float | None, high: float | None) -> sympy.
 
 
 def _sigmoid_symbol(g: sympy.Expr) -> sympy.Expr:
-    return 1 / (1 + sympy.exp(-g))
+    # Written by tanh because SymPy splits the exponential of a sum, which may overflow where sigmoid does not.
+    return (1 + sympy.tanh(g / 2)) / 2
 
 
 def _sin2pi(g: jax.Array) -> jax.Array:

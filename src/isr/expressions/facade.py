@@ -1,0 +1,223 @@
+"""Expressions: everything a flow's equations can be turned into, behind one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import sympy
+from jaxtyping import Float
+
+from isr.expressions.complexity import complexity, n_constants
+from isr.expressions.evaluate import compile_numpy, evaluate
+from isr.expressions.extract import forward_program, inverse_program
+from isr.expressions.naming import name_variables
+from isr.expressions.program import Program
+from isr.expressions.twins import Block
+from isr.model.flow import Flow
+
+if TYPE_CHECKING:
+    from isr.expressions.compose import Composed
+
+DIRECTIONS = ("forward", "inverse")
+
+
+@dataclass(frozen=True)
+class Expressions:
+    """The equations of a flow in both directions; made by `extract`.
+
+    Args:
+        forward: From x to the latent.
+        inverse: From the latent to x.
+        forward_padded: The forward equations with the padding of a single variable as an input of its own;
+            ``forward`` itself where there is no padding.
+        blocks: The functions of each coupling block, in forward order.
+        x_names: Display names of x.
+        y_names: Display names of y, whichever way it enters.
+        units: Unit of a variable, by display name.
+        noise: Standard deviations of the observed outputs (joint form), else empty.
+        n_padding: Zeros appended to x.
+        error: How far simplification has moved the values, relative; 0 straight from the model.
+    """
+
+    forward: Program
+    inverse: Program
+    forward_padded: Program
+    blocks: tuple[Block, ...]
+    x_names: tuple[str, ...]
+    y_names: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+    noise: tuple[float, ...] = ()
+    n_padding: int = 0
+    error: float = 0.0
+
+    @property
+    def log_det(self) -> sympy.Expr:
+        """The forward map's log-determinant, in the forward program's intermediates."""
+        return self.forward.log_det
+
+    @property
+    def complexity(self) -> int:
+        """What the forward equations cost: 1 a constant or variable, each operation its primitive's cost."""
+        return complexity(self.forward)
+
+    @property
+    def n_constants(self) -> int:
+        """How many numbers stand in the forward equations."""
+        return n_constants(self.forward)
+
+    def program(self, direction: str = "forward") -> Program:
+        """Return the equations of one direction, ``"forward"`` or ``"inverse"``."""
+        if direction not in DIRECTIONS:
+            raise ValueError(f"direction must be one of {', '.join(DIRECTIONS)}, got {direction!r}")
+        return self.forward if direction == "forward" else self.inverse
+
+    def evaluate(
+        self,
+        direction: str,
+        rows: Float[np.ndarray, "n inputs"],
+        y: Float[np.ndarray, "m condition"] | None = None,
+    ) -> tuple[Float[np.ndarray, "n outputs"], Float[np.ndarray, " n"]]:
+        """Return outputs and log-determinants of rows, from the equations alone.
+
+        Args:
+            direction: ``"forward"`` or ``"inverse"``.
+            rows: x going forward; the latent (joint form: y, then z) going back.
+            y: The condition, in the conditional form.
+        """
+        program = self.program(direction)
+        if direction not in self._compiled:
+            self._compiled[direction] = compile_numpy(program)
+        return evaluate(program, rows, y, function=self._compiled[direction])
+
+    @cached_property
+    def _compiled(self) -> dict[str, Callable]:
+        return {}
+
+    def composed(self, direction: str = "forward", *, max_operations: int = 1000) -> Composed:
+        """Return one direction without intermediates: each output and the log-determinant in the inputs alone.
+
+        Args:
+            direction: ``"forward"`` or ``"inverse"``.
+            max_operations: Refuse with `ExpressionTooLarge` what would take more than this.
+        """
+        from isr.expressions.compose import compose
+
+        return compose(self.program(direction), max_operations=max_operations)
+
+    def simplified(
+        self,
+        budget: float = 1e-3,
+        rows: Float[np.ndarray, "n x"] | None = None,
+        y: Float[np.ndarray, "n condition"] | None = None,
+        *,
+        collapse_guards: bool = False,
+    ) -> Expressions:
+        """Return shorter equations whose values stay within ``budget`` of these, relative.
+
+        Forward and inverse are simplified each on its own, so they undo each other within the budget only. The
+        blocks stay those of the model.
+
+        Args:
+            budget: Largest relative change of an output or log-determinant on the rows.
+            rows: Rows of x to judge by; normal draws when left out.
+            y: Their conditions, in the conditional form.
+            collapse_guards: Whether guards that never act on the rows may go; off the rows that changes values.
+        """
+        from isr.expressions.simplify import simplify
+
+        forward, error = simplify(self.forward, budget, rows, y, collapse_guards=collapse_guards)
+        latent = None if rows is None else self.evaluate("forward", rows, y)[0]
+        inverse, error_back = simplify(self.inverse, budget, latent, y, collapse_guards=collapse_guards)
+        padded = forward if not self.n_padding else self.forward_padded
+        return replace(
+            self, forward=forward, inverse=inverse, forward_padded=padded, error=max(error, error_back)
+        )
+
+    def text(self, direction: str = "forward", *, digits: int | None = 4, unicode: bool = False) -> str:
+        """Return the equations as text for a terminal; without ``unicode`` SymPy can read each line."""
+        from isr.expressions.text import text
+
+        return text(self.program(direction), digits=digits, unicode=unicode)
+
+    def latex(self, direction: str = "forward", *, digits: int = 4) -> str:
+        """Return the equations as a LaTeX ``align*`` environment."""
+        from isr.expressions.latex import latex
+
+        return latex(self.program(direction), digits=digits)
+
+    def mathml(self, direction: str = "forward", *, digits: int = 4) -> str:
+        """Return the equations as a MathML element that browsers show."""
+        from isr.expressions.mathml import mathml
+
+        return mathml(self.program(direction), digits=digits)
+
+    def code(self, language: str) -> str:
+        """Return the model as source in another language, standing alone."""
+        from isr.expressions.code import generate
+
+        return generate(self, language)
+
+    def __str__(self) -> str:
+        return (
+            f"Forward\n{_indented(self.text('forward'))}\n\nInverse\n{_indented(self.text('inverse'))}\n\n"
+            f"complexity {self.complexity}, {self.n_constants} constants"
+        )
+
+    def _repr_latex_(self) -> str:
+        return self.latex()
+
+    def _repr_html_(self) -> str:
+        return f"<p>Forward</p>{self.mathml('forward')}<p>Inverse</p>{self.mathml('inverse')}"
+
+
+def extract(
+    flow: Flow,
+    x_names: Sequence[str] | None = None,
+    y_names: Sequence[str] | None = None,
+    units: Mapping[str, str] | None = None,
+) -> Expressions:
+    """Return the equations of a flow, forward, inverse and log-determinant, exactly as the model computes them.
+
+    Args:
+        flow: The model.
+        x_names: What the variables of x are called; x1, x2, ... when left out. Any text will do.
+        y_names: What the variables of y are called; y1, y2, ... when left out.
+        units: Unit of a variable, by name.
+
+    Example:
+        >>> import jax
+        >>> from isr.model.build import build_flow
+        >>> expressions = extract(build_flow(jax.random.key(0), 2), ["length", "angle (deg)"])
+        >>> expressions.forward.inputs
+        (length, angle_deg)
+        >>> expressions.evaluate("forward", [[0.1, 0.2]])[0].shape
+        (1, 2)
+    """
+    names = name_variables(flow, x_names, y_names)
+    known = dict(units or {})
+    unknown = set(known) - set(names.labels.values())
+    if unknown:
+        raise ValueError(
+            f"units name {sorted(unknown)}, which are no variables; known: {list(names.labels.values())}"
+        )
+    forward, blocks = forward_program(flow, names)
+    padded = forward_program(flow, names, padding_is_zero=False)[0] if flow.n_padding else forward
+    return Expressions(
+        forward=forward,
+        inverse=inverse_program(flow, names),
+        forward_padded=padded,
+        blocks=tuple(blocks),
+        x_names=tuple(names.labels[s.name] for s in names.x),
+        y_names=tuple(names.labels[s.name] for s in names.y),
+        units=known,
+        noise=flow.noise,
+        n_padding=flow.n_padding,
+    )
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -8,9 +8,12 @@ import numpy as np
 from isr.model.affine import Bounded, Shift, Standardise
 from isr.model.build import Architecture, build_flow
 from isr.model.chain import Chain
+from isr.model.coupling import Coupling
 from isr.model.flow import Flow
+from isr.model.formula import Formulas
 from isr.model.parameters import flatten
 from isr.model.primitives import PRIMITIVES
+from isr.model.split import Split
 
 
 def sparse(flow, share=0.15, seed=0):
@@ -55,6 +58,21 @@ def linear(key):
     return eqx.tree_at(lambda f: f.bijection.bijections[0].matrix, flow, matrix)
 
 
+def split(key):
+    chart = Split(jnp.array(0.3), jnp.array([-2.0, 1.5]), jnp.array([-0.3, 0.2]), cut=0.1, variable=1, dim=3)
+    flow = build_flow(key, 3, architecture=Architecture(n_blocks=1))
+    return Flow(Chain((spread([0, 0.2, 0], [1, 0.5, 1]), chart, *flow.bijection.bijections)))
+
+
+def formulas(key):
+    trees = (
+        ("add", ("constant", 0), ("mul", ("constant", 1), ("pow", ("input", 0), 2))),
+        ("call", "sigmoid", ("mul", ("constant", 2), ("input", 0))),
+    )
+    network = Formulas(jnp.array([0.3, -0.2, 1.5]), trees, stack=2, n_inputs=1)
+    return Flow(Coupling(network, network, split=1, dim=2, clamp=2.0, guard=6.0))
+
+
 def bounded(key):
     box = Bounded((0.0, None, 2.0, None), (1.0, 5.0, None, None))
     return build_flow(key, 4, bounds=box, standardise=spread([0, 1, 0, 0], [1, 2, 1, 0.5]))
@@ -97,6 +115,8 @@ MODELS = {
     "tails": tails,
     "polar": polar,
     "shifted": shifted,
+    "split": split,
+    "formulas": formulas,
     "linear": linear,
     "bounded": bounded,
     "conditional": conditional,

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import sympy
 
+from isr.expressions import chart_twins as _registered  # noqa: F401  (gives the charts their twins)
 from isr.expressions import twins
 from isr.expressions.naming import Names
 from isr.expressions.networks import express

@@ -13,13 +13,11 @@ from functools import singledispatch
 import numpy as np
 import sympy
 
-from isr.expressions.functions import Phi, PhiInverse
 from isr.expressions.networks import express
 from isr.expressions.writer import Writer, exponential, folded, held, number, scaled
-from isr.model.affine import EDGE, LARGEST_EXPONENT, Bounded, Inverted, Linear, Shift, Standardise
+from isr.model.affine import Inverted, Linear, Shift, Standardise
 from isr.model.bijection import AbstractBijection
 from isr.model.chain import Chain
-from isr.model.charts import Polar, SinhArcsinh
 from isr.model.coupling import Coupling, Subnetwork
 from isr.model.permutation import Permutation
 
@@ -27,7 +25,6 @@ Values = Sequence[sympy.Expr]
 Mapped = tuple[list[sympy.Expr], sympy.Expr]
 # A longer sum gets a name of its own before it goes into the clamp.
 LONGEST_ARGUMENT = 12
-HALF_LOG_2PI = sympy.log(2 * sympy.pi) / 2
 
 
 @dataclass(frozen=True)
@@ -175,108 +172,6 @@ def _product(matrix: np.ndarray, values: Values) -> list[sympy.Expr]:
     return [
         folded(sympy.Add(*(number(w) * v for w, v in zip(row, values, strict=True) if w))) for row in matrix
     ]
-
-
-@forward.register
-def _(bijection: Bounded, values: Values, context: Context) -> Mapped:
-    write, images, log_dets = context.write, [], []
-    for i, (x, low, high) in enumerate(zip(values, bijection.low, bijection.high, strict=True)):
-        u = x
-        if low is not None and high is not None:
-            u = PhiInverse(held(scaled(x, low, high - low, write, "bounds"), EDGE, 1 - EDGE))
-            u = write.name(u, f"w_{i + 1}", part="bounds", role="unbounded")
-            log_dets += [HALF_LOG_2PI + u**2 / 2, number(-np.log(high - low))]
-        elif low is not None:
-            u = write.name(sympy.log(x - number(low)), f"w_{i + 1}", part="bounds", role="unbounded")
-            log_dets.append(-u)
-        elif high is not None:
-            u = write.name(-sympy.log(number(high) - x), f"w_{i + 1}", part="bounds", role="unbounded")
-            log_dets.append(u)
-        images.append(u)
-    return images, sympy.Add(*log_dets)
-
-
-@inverse.register
-def _(bijection: Bounded, values: Values, context: Context) -> Mapped:
-    write, images, log_dets = context.write, [], []
-    for i, (z, low, high) in enumerate(zip(values, bijection.low, bijection.high, strict=True)):
-        x, label = z, f"w_{i + 1}"
-        if low is not None and high is not None:
-            u = write.name(z, label, part="bounds", role="unbounded")
-            x = number(low) + number(high - low) * Phi(u)
-            log_dets += [-HALF_LOG_2PI - u**2 / 2, number(np.log(high - low))]
-        elif low is not None:
-            u = write.name(held(z, None, LARGEST_EXPONENT), label, part="bounds", role="guard")
-            x = number(low) + exponential(u)
-            log_dets.append(u)
-        elif high is not None:
-            u = write.name(held(z, -LARGEST_EXPONENT, None), label, part="bounds", role="guard")
-            x = number(high) - exponential(-u)
-            log_dets.append(-u)
-        images.append(write.name(x, f"x_{i + 1}", part="bounds", role="bounded"))
-    return images, sympy.Add(*log_dets)
-
-
-@forward.register
-def _(bijection: Polar, values: Values, context: Context) -> Mapped:
-    i, j = bijection.pair
-    name = lambda value, label: context.write.name(value, label, part="polar", role=label)  # noqa: E731
-    centre = np.asarray(bijection.centre, np.float64)
-    a, b = name(values[i] - number(centre[0]), "dx"), name(values[j] - number(centre[1]), "dy")
-    log_radius = name(sympy.log(a**2 + b**2) / 2, "log_radius")
-    share = sympy.Rational(1, 2) + sympy.atan2(b, a) / (2 * sympy.pi)
-    u = name(PhiInverse(held(folded(share), EDGE, 1 - EDGE)), "angle")
-    images = list(values)
-    images[i], images[j] = log_radius, u
-    return images, -2 * log_radius - HALF_LOG_2PI + u**2 / 2
-
-
-@inverse.register
-def _(bijection: Polar, values: Values, context: Context) -> Mapped:
-    i, j = bijection.pair
-    name = lambda value, label: context.write.name(value, label, part="polar", role=label)  # noqa: E731
-    centre = np.asarray(bijection.centre, np.float64)
-    log_radius = name(held(values[i], -80.0, 80.0), "log_radius")
-    u = name(values[j], "angle")
-    turn = name(2 * sympy.pi * (Phi(u) - sympy.Rational(1, 2)), "turn")
-    images = list(values)
-    images[i] = name(number(centre[0]) + exponential(log_radius) * sympy.cos(turn), "px")
-    images[j] = name(number(centre[1]) + exponential(log_radius) * sympy.sin(turn), "py")
-    return images, 2 * log_radius + HALF_LOG_2PI - u**2 / 2
-
-
-@forward.register
-def _(bijection: SinhArcsinh, values: Values, context: Context) -> Mapped:
-    tails, skews = np.asarray(bijection.log_tail, np.float64), np.asarray(bijection.skew, np.float64)
-    stretched = [
-        lambda x, tail=tail, skew=skew: number(np.exp(tail)) * sympy.asinh(x) - number(skew)
-        for tail, skew in zip(tails, skews, strict=True)
-    ]
-    return _sinh_of(values, stretched, tails, context)
-
-
-@inverse.register
-def _(bijection: SinhArcsinh, values: Values, context: Context) -> Mapped:
-    tails, skews = np.asarray(bijection.log_tail, np.float64), np.asarray(bijection.skew, np.float64)
-    stretched = [
-        lambda z, tail=tail, skew=skew: number(np.exp(-tail)) * (sympy.asinh(z) + number(skew))
-        for tail, skew in zip(tails, skews, strict=True)
-    ]
-    return _sinh_of(values, stretched, -tails, context)
-
-
-def _sinh_of(values: Values, stretched: Sequence, tails: np.ndarray, context: Context) -> Mapped:
-    images, log_dets = [], []
-    for i, (value, stretch, tail) in enumerate(zip(values, stretched, tails, strict=True)):
-        name = lambda v, label, i=i: context.write.name(v, f"{label}_{i + 1}", part="tails", role=label)  # noqa: E731
-        value = name(value, "a")
-        w = name(stretch(value), "w")
-        if w == sympy.asinh(value):
-            images.append(value)
-            continue
-        images.append(name(sympy.sinh(w), "q"))
-        log_dets += [number(tail), sympy.log(sympy.cosh(w)), -sympy.log(1 + value**2) / 2]
-    return images, sympy.Add(*log_dets)
 
 
 @forward.register

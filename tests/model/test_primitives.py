@@ -1,0 +1,126 @@
+"""A primitive means the same number in its array form and its symbol form, and a library is checked."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sympy
+from numpy.testing import assert_allclose
+
+from isr.model.eql import activate, build_eql, n_rows, n_units
+from isr.model.mlp import build_mlp
+from isr.model.primitives import PAPER_LIBRARY, PRIMITIVES, lookup, parse_library, register_primitive
+
+
+@pytest.fixture
+def _registry_restored():
+    before = dict(PRIMITIVES)
+    yield
+    PRIMITIVES.clear()
+    PRIMITIVES.update(before)
+
+
+@pytest.mark.parametrize("name", [n for n in PRIMITIVES if n != "constant"])
+def test_array_and_symbol_form_agree_inside_and_outside_the_domain(name):
+    primitive = lookup(name)
+    points = np.concatenate([np.linspace(-20, 20, 41), [-1e-6, 1e-6, 0.01, 15.0, 0.0099, 15.1]])
+    arguments = [points, points[::-1]][: primitive.arity]
+    symbols = sympy.symbols(f"u:{primitive.arity}", real=True)
+    expression = primitive.express(*symbols)
+    expected = [
+        float(expression.evalf(30, subs=dict(zip(symbols, p, strict=True))))
+        for p in zip(*arguments, strict=True)
+    ]
+    assert_allclose(primitive.apply(*map(jnp.asarray, arguments)), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_constant_is_one_in_both_forms():
+    assert lookup("constant").express() == 1
+    assert_allclose(lookup("constant").apply(jnp.array([3.0])), [1.0])
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_every_primitive_costs_something(name):
+    assert PRIMITIVES[name].cost >= 1
+
+
+@pytest.mark.usefixtures("_registry_restored")
+def test_a_primitive_of_ones_own_joins_a_network():
+    register_primitive("bump", lambda g: jnp.exp(-g * g), lambda g: sympy.exp(-(g**2)))
+    register_primitive("ratio", lambda a, b: a / (1 + b * b), lambda a, b: a / (1 + b**2), arity=2)
+    network = build_eql(jax.random.key(0), 2, 1, library=["bump", "ratio", "constant"])
+    assert np.isfinite(network(jnp.array([0.3, 0.4]))).all()
+
+
+@pytest.mark.usefixtures("_registry_restored")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "Bump"}, "must be a lower-case identifier, got 'Bump'"),
+        ({"name": "sin"}, "called 'sin' exists already"),
+        ({"arity": 3}, "takes 1 or 2 arguments, got arity=3"),
+        ({"cost": 0}, "cost of a primitive is at least 1, got 0"),
+        ({"array": lambda g: g + 1e-6}, "disagree at"),
+        ({"array": lambda g: jnp.sum(g)}, "must be elementwise"),
+        ({"array": lambda g: 1 / jnp.zeros_like(g)}, "is not finite at"),
+        ({"symbol": lambda g: np.sin(g)}, "must take and return SymPy expressions"),
+    ],
+)
+def test_a_registration_that_is_wrong_is_refused_with_a_reason(arguments, message):
+    given = {"name": "own", "array": lambda g: g, "symbol": lambda g: g, **arguments}
+    with pytest.raises(ValueError, match=message):
+        register_primitive(**given)
+    assert "own" not in PRIMITIVES
+
+
+def test_an_unknown_primitive_is_refused_with_the_known_ones():
+    with pytest.raises(
+        ValueError, match=r"unknown primitive 'sine'; known primitives: constant, cos, .*register_primitive"
+    ):
+        lookup("sine")
+
+
+@pytest.mark.parametrize(
+    ("library", "error", "message"),
+    [
+        ("sin", TypeError, "got the string 'sin'"),
+        ({"sin": -1}, ValueError, "multiplicity of 'sin' must be a whole number"),
+        ({"sin": 1.5}, ValueError, "got 1.5"),
+        ({"sin": True}, ValueError, "got True"),
+        (["constant"], ValueError, "holds no function"),
+        ({"sin": 0}, ValueError, "holds no function"),
+        (["sine"], ValueError, "unknown primitive 'sine'"),
+    ],
+)
+def test_a_library_that_is_wrong_is_refused_with_a_reason(library, error, message):
+    with pytest.raises(error, match=message):
+        parse_library(library)
+
+
+def test_a_library_is_the_same_whatever_the_order_it_is_written_in():
+    assert parse_library(["sin", "id", "sin"]) == parse_library({"id": 1, "sin": 2})
+
+
+def test_the_paper_library_makes_a_layer_of_eight_units_with_nine_arguments():
+    library = parse_library(PAPER_LIBRARY)
+    assert (n_rows(library), n_units(library)) == (9, 8)
+    g = jnp.arange(9.0)
+    sigmoid = 1 / (1 + np.exp(-6.0))
+    expected = [0, 1, 4, 9, 16, np.sin(2 * np.pi * 5), sigmoid, 7 * 8]
+    assert_allclose(activate(library, g), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_stacked_networks_are_networks_of_their_own(skip):
+    network = build_eql(jax.random.key(0), 3, 2, stack=2, skip=skip)
+    x = jnp.array([0.1, -0.2, 0.3])
+    for member in range(2):
+        alone = jax.tree.map(lambda leaf, member=member: leaf[member : member + 1], network)
+        assert_allclose(alone(x)[0], network(x)[member], rtol=1e-12)
+
+
+def test_a_network_without_hidden_layer_is_refused():
+    with pytest.raises(ValueError, match="at least one hidden layer"):
+        build_eql(jax.random.key(0), 2, 1, n_layers=0)
+    with pytest.raises(ValueError, match="an MLP needs a hidden layer"):
+        build_mlp(jax.random.key(0), 2, 1, width=0)

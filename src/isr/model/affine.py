@@ -129,6 +129,26 @@ def probit(p: Float[Array, ""]) -> Float[Array, ""]:
     return ndtri(jnp.clip(p, EDGE, 1 - EDGE))
 
 
+class Shift(AbstractBijection):
+    """Maps ``x`` to ``x - offset`` with learned offsets.
+
+    Args:
+        offset: One number a variable.
+    """
+
+    offset: Float[Array, " dim"]
+
+    @property
+    def dim(self) -> int:
+        return self.offset.shape[0]
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return x - self.offset, jnp.zeros((), x.dtype)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return z + self.offset, jnp.zeros((), z.dtype)
+
+
 class Linear(AbstractBijection):
     """Maps ``x`` to ``A x`` with a learned matrix; the inverse holds the numbers of ``A^-1``.
 

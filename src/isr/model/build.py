@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from isr.model.affine import Bounded, Inverted, Linear, Standardise
@@ -17,12 +18,16 @@ from isr.model.condition import ConditionMap
 from isr.model.coupling import Coupling, Subnetwork
 from isr.model.eql import build_eql
 from isr.model.flow import Flow
+from isr.model.initial import generator
 from isr.model.mlp import build_mlp
 from isr.model.permutation import Permutation
 from isr.model.primitives import PAPER_LIBRARY
+from isr.model.split import gain_of_split, split_of
 
 SUBNETS = ("eql", "mlp")
-CHARTS = ("polar", "sinh_arcsinh")
+CHARTS = ("polar", "split", "sinh_arcsinh")
+# A split must promise so many nats a row before it is offered to a variable.
+LEAST_GAIN = 0.05
 MIXINGS = ("permutation", "linear", "none")
 
 
@@ -78,6 +83,7 @@ def build_flow(
     standardise: Standardise | None = None,
     standardise_condition: Standardise | None = None,
     bounds: Bounded | None = None,
+    rows: np.ndarray | None = None,
 ) -> Flow:
     """Return a flow with random weights.
 
@@ -90,6 +96,7 @@ def build_flow(
         standardise: Fixed shift and scale of x (after ``bounds``).
         standardise_condition: Fixed shift and scale of y.
         bounds: Chart of the prior box, applied first.
+        rows: Standardised data, from which charts take their start; standard normal when left out.
 
     Example:
         >>> import jax
@@ -110,16 +117,22 @@ def build_flow(
     steps: list[AbstractBijection] = [
         *([_padded_bounds(bounds, n_padding)] if bounds else []),
         *([_padded(standardise, n_padding)] if standardise else []),
-        *build_core(k_blocks, full, n_features, shape),
+        *build_core(k_blocks, full, n_features, shape, _charts(shape, rows, full)),
     ]
     if noise and standardise_condition:
         steps.append(Inverted(_padded(standardise_condition, full - standardise_condition.dim)))
     return Flow(Chain(tuple(steps)), condition_map, tuple(float(s) for s in noise), n_padding)
 
 
-def build_core(key: PRNGKeyArray, dim: int, n_features: int, shape: Architecture) -> list[AbstractBijection]:
+def build_core(
+    key: PRNGKeyArray,
+    dim: int,
+    n_features: int,
+    shape: Architecture,
+    charts: Sequence[AbstractBijection] = (),
+) -> list[AbstractBijection]:
     """Return the learned part of a flow: charts, then blocks with mixing between them."""
-    steps: list[AbstractBijection] = [_chart(name, dim) for name in shape.charts]
+    steps: list[AbstractBijection] = list(charts)
     for index, k in enumerate(jax.random.split(key, shape.n_blocks)):
         k_mix, k_block = jax.random.split(k)
         if shape.mixing == "linear":
@@ -130,17 +143,35 @@ def build_core(key: PRNGKeyArray, dim: int, n_features: int, shape: Architecture
     return steps
 
 
-def _chart(name: str, dim: int) -> AbstractBijection:
-    if name == "polar":
-        if dim < 2:
-            raise ValueError("polar coordinates need two variables")
-        return Polar(centre=jnp.zeros(2), pair=(0, 1), dim=dim)
-    return SinhArcsinh(jnp.zeros(dim), jnp.zeros(dim))
+def chart_steps(names: Sequence[str], rows: np.ndarray) -> list[AbstractBijection]:
+    """Return the charts called ``names``, started where ``rows`` (standardised) suggest.
+
+    ``"split"`` opens every variable that two modes describe better than one; there may be none.
+    """
+    dim, steps = rows.shape[1], []
+    for name in names:
+        if name == "polar":
+            if dim < 2:
+                raise ValueError("polar coordinates need two variables")
+            steps.append(Polar(centre=jnp.zeros(2), pair=(0, 1), dim=dim))
+        elif name == "split":
+            steps += [split_of(rows, i) for i in range(dim) if gain_of_split(rows, i) > LEAST_GAIN]
+        else:
+            steps.append(SinhArcsinh(jnp.zeros(dim), jnp.zeros(dim)))
+    return steps
+
+
+def _charts(shape: Architecture, rows: np.ndarray | None, dim: int) -> list[AbstractBijection]:
+    if not shape.charts:
+        return []
+    if rows is None:
+        rows = np.random.default_rng(0).normal(size=(1000, dim))
+    return chart_steps(shape.charts, rows)
 
 
 def _random_permutation(key: PRNGKeyArray, dim: int) -> Permutation:
     # With two variables a random order is the identity half of the time, which would waste the block.
-    order = (1, 0) if dim == 2 else tuple(int(i) for i in jax.random.permutation(key, dim))
+    order = (1, 0) if dim == 2 else tuple(int(i) for i in generator(key).permutation(dim))
     return Permutation(order)
 
 

@@ -13,9 +13,10 @@ from jaxtyping import Array, Float
 
 from isr.model.bijection import AbstractBijection, Mapped, Vector
 from isr.model.eql import EQL
+from isr.model.formula import Formulas
 from isr.model.mlp import MLP
 
-Subnetwork = EQL | MLP
+Subnetwork = EQL | MLP | Formulas
 
 
 class Coupling(AbstractBijection):

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from isr.model.initial import generator
 from isr.model.primitives import PAPER_LIBRARY, Primitive, lookup, parse_library
 
 Library = tuple[tuple[str, int], ...]
@@ -119,11 +120,8 @@ def build_eql(
     last_columns = n_inputs + n_layers * columns if skip else columns
     shapes = [(rows, n_inputs), *[(rows, columns)] * (n_layers - 1), (n_outputs, last_columns)]
     spreads = [scale] * n_layers + [last_scale]
-    weights, biases = [], []
-    for k, (shape, spread) in zip(
-        jax.random.split(key, len(shapes)), zip(shapes, spreads, strict=True), strict=True
-    ):
-        k_weight, k_bias = jax.random.split(k)
-        weights.append(spread / max(shape[1], 1) ** 0.5 * jax.random.normal(k_weight, (stack, *shape)))
-        biases.append(0.2 * spread * jax.random.normal(k_bias, (stack, shape[0])))
+    rng, weights, biases = generator(key), [], []
+    for shape, spread in zip(shapes, spreads, strict=True):
+        weights.append(jnp.asarray(spread / max(shape[1], 1) ** 0.5 * rng.normal(size=(stack, *shape))))
+        biases.append(jnp.asarray(0.2 * spread * rng.normal(size=(stack, shape[0]))))
     return EQL(tuple(weights), tuple(biases) if with_bias else None, pairs, skip)

@@ -82,14 +82,15 @@ class Flow(eqx.Module):
     def log_prob_one(self, x: Vector, y: Vector | None = None) -> Scalar:
         """Return the log-density of one x, given y where there is one."""
         if not self.n_padding:
-            return self._joint_log_prob(x, y)
+            return self.joint_log_prob_one(x, y)
         # The padding is a variable of its own; the density of x alone sums it out by Gauss-Hermite quadrature.
         nodes, weights = np.polynomial.hermite_e.hermegauss(N_PAD_NODES)
         log_weights = np.log(weights) + 0.5 * nodes**2
-        joint = jax.vmap(lambda p: self._joint_log_prob(jnp.concatenate([x, p[None]]), y))
+        joint = jax.vmap(lambda p: self.joint_log_prob_one(jnp.concatenate([x, p[None]]), y))
         return jax.nn.logsumexp(joint(jnp.asarray(nodes, x.dtype)) + jnp.asarray(log_weights, x.dtype))
 
-    def _joint_log_prob(self, padded: Vector, y: Vector | None) -> Scalar:
+    def joint_log_prob_one(self, padded: Vector, y: Vector | None) -> Scalar:
+        """Return the log-density of one x with its padding appended."""
         latent, log_det = self.bijection.forward_and_log_det(padded, self._condition(y))
         mean, scale = self._base(y, latent.dtype)
         standard = (latent - mean) / scale

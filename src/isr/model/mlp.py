@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from isr.model.initial import generator
+
 NEGATIVE_SLOPE = 0.01
 
 
@@ -68,9 +70,9 @@ def build_mlp(
             f"an MLP needs a hidden layer and a unit in it, got n_layers={n_layers}, width={width}"
         )
     shapes = [(width, n_inputs), *[(width, width)] * (n_layers - 1), (n_outputs, width)]
-    weights = []
-    for layer, (k, shape) in enumerate(zip(jax.random.split(key, len(shapes)), shapes, strict=True)):
+    rng, weights = generator(key), []
+    for layer, shape in enumerate(shapes):
         spread = (2 / max(shape[1], 1)) ** 0.5 * (last_scale if layer == n_layers else 1.0)
-        weights.append(spread * jax.random.normal(k, (stack, *shape)))
+        weights.append(jnp.asarray(spread * rng.normal(size=(stack, *shape))))
     biases = tuple(jnp.zeros(w.shape[:2]) for w in weights)
     return MLP(tuple(weights), biases)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,7 +28,7 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Float[Array, " 
     def restore(values: Float[Array, " n"]) -> Model:
         start, new = 0, []
         for shape in shapes:
-            size = int(jnp.prod(jnp.array(shape, int))) if shape else 1
+            size = math.prod(shape)
             new.append(values[start : start + size].reshape(shape))
             start += size
         return eqx.combine(jax.tree.unflatten(tree, new), rest)

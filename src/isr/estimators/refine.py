@@ -1,0 +1,112 @@
+"""Refine: from a trained population to a front of models: opened into formulas, refitted, eliminated, snapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from isr.pruning.eliminate import eliminate
+from isr.pruning.front import Point
+from isr.pruning.refit import Fit, RowLoss
+from isr.pruning.snap import Snapped, fix_gauge, snap
+from isr.training.monitor import Monitor
+
+# Formulas with more constants than this are neither short nor cheap to refine.
+MAX_CONSTANTS = 100
+
+
+def refine(
+    candidates: Iterable[Any],
+    row_loss: RowLoss,
+    data: dict[str, np.ndarray],
+    held_out: dict[str, np.ndarray],
+    *,
+    complexity: Callable[[Any], int],
+    acceptable: Callable[[Any], bool],
+    tidy: Callable[[Any], Any],
+    monitor: Monitor,
+    nats: Callable[[float], float] = float,
+) -> list[Point]:
+    """Return points of the front from every candidate's path of elimination.
+
+    Args:
+        candidates: Models made of formulas.
+        row_loss: Loss of every row.
+        data: Training arrays, rows along the last axis.
+        held_out: Held-out arrays.
+        complexity: Cost of a model's equations.
+        acceptable: Whether a model is safe to use, such as finite when run backwards.
+        tidy: Takes constants that are zero out of a model.
+        monitor: Ends the refinement when time is up.
+        nats: Turns a mean loss into nats a row.
+    """
+    points: list[Point] = []
+    candidates = list(candidates)
+    monitor.begin("refine", len(candidates))
+    for candidate in candidates:
+        if monitor.should_stop() and points:
+            break
+        points += _path_points(candidate, row_loss, data, held_out, complexity, acceptable, tidy, nats)
+        monitor.advance(f"{len(points)} models")
+    return points
+
+
+def _path_points(candidate, row_loss, data, held_out, complexity, acceptable, tidy, nats) -> list[Point]:
+    fit = Fit(candidate, row_loss, data, nats)
+    points = []
+    for cut in eliminate(fit, fit.start):
+        # Cut constants are zeros in one and the same structure here, so that nothing is compiled again.
+        model = fit.restore(cut.theta)
+        if not (np.isfinite(cut.loss) and acceptable(model)):
+            continue
+        rows = held_out_rows(model, row_loss, held_out)
+        mean, model = float(np.mean(rows)), tidy(model)
+        held_out_nats = nats(mean) if np.isfinite(mean) else np.inf
+        points.append(
+            Point(
+                model, complexity(model), len(cut.free), fit.nats(cut.loss), held_out_nats, rows, cut.theta, cut.free
+            )
+        )  # fmt: skip
+    return points
+
+
+def held_out_rows(model: Any, row_loss: RowLoss, held_out: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the loss of every held-out row in double precision."""
+    with jax.enable_x64(True):
+        arrays = {name: jnp.asarray(v, jnp.float64) for name, v in held_out.items() if name != "weight"}
+        return np.asarray(_row_losses(model, arrays, row_loss))
+
+
+@eqx.filter_jit
+def _row_losses(model: Any, arrays: dict[str, jax.Array], row_loss: RowLoss) -> jax.Array:
+    return row_loss(model, arrays)
+
+
+def polish(
+    model: Any,
+    row_loss: RowLoss,
+    data: dict[str, np.ndarray],
+    *,
+    snapping: bool,
+    nats: Callable[[float], float] = float,
+) -> tuple[Any, Snapped, np.ndarray]:
+    """Return a model with its constants refitted, freed of redundancy and snapped, with their standard errors.
+
+    Args:
+        model: A model made of formulas, tidied.
+        row_loss: Loss of every row.
+        data: Training arrays.
+        snapping: Whether constants may be set to simple values.
+        nats: Turns a mean loss into nats a row.
+    """
+    fit = Fit(model, row_loss, data, nats)
+    theta, _ = fit.converge(fit.start, np.flatnonzero(fit.start))
+    theta, free = fix_gauge(fit, theta, np.flatnonzero(theta))
+    result = snap(fit, theta, free) if snapping else Snapped(theta, fit.loss(theta), free, {})
+    errors = fit.standard_errors(result.theta, result.free)
+    return fit.restore(result.theta), result, errors

@@ -1,0 +1,83 @@
+"""The accuracy-complexity front: the best model of every complexity, and the rules that choose among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+RULES = ("bic", "accuracy", "simple")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One model of the front.
+
+    Args:
+        model: The model.
+        complexity: Cost of its equations.
+        n_constants: Learned numbers in use.
+        train_nats: Loss a training row, in nats.
+        held_out_nats: Loss a held-out row, in nats.
+        held_out_rows: The same for each held-out row, so that two models can be compared row by row.
+        theta: Its constants.
+        free: Indices of the constants that were fitted.
+    """
+
+    model: Any
+    complexity: int
+    n_constants: int
+    train_nats: float
+    held_out_nats: float
+    held_out_rows: np.ndarray
+    theta: np.ndarray
+    free: np.ndarray
+
+
+def pareto(points: Sequence[Point]) -> list[Point]:
+    """Return the points that no simpler one beats on held-out rows, from simple to complex."""
+    front: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.complexity, p.held_out_nats)):
+        if np.isfinite(point.held_out_nats) and (
+            not front or point.held_out_nats < front[-1].held_out_nats - 1e-9
+        ):
+            front.append(point)
+    return front
+
+
+def choose(front: Sequence[Point], rule: str = "bic", *, n_rows: int, complexity: int | None = None) -> int:
+    """Return which point of ``front`` to use.
+
+    ``"bic"``: lowest ``n * train nats + n_constants * log(n) / 2`` (the default: an extra constant must earn its
+    place). ``"accuracy"``: lowest held-out loss. ``"simple"``: the simplest point whose held-out loss lies
+    within one standard error of the best, row by row.
+
+    Args:
+        front: Points from `pareto`.
+        rule: One of the three.
+        n_rows: Number of training rows.
+        complexity: Instead of a rule, the most accurate point no more complex than this.
+    """
+    if not front:
+        raise ValueError("the front is empty: no model gave a finite held-out loss")
+    if complexity is not None:
+        fitting = [i for i, p in enumerate(front) if p.complexity <= complexity]
+        if not fitting:
+            raise ValueError(
+                f"no model has complexity {complexity} or less; the simplest on the front has {front[0].complexity}"
+            )
+        return fitting[-1]
+    if rule not in RULES:
+        raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
+    if rule == "accuracy":
+        return int(np.argmin([p.held_out_nats for p in front]))
+    if rule == "bic":
+        return int(np.argmin([n_rows * p.train_nats + 0.5 * np.log(n_rows) * p.n_constants for p in front]))
+    best = front[int(np.argmin([p.held_out_nats for p in front]))]
+    for i, point in enumerate(front):
+        gap = point.held_out_rows - best.held_out_rows
+        if np.mean(gap) <= np.std(gap) / np.sqrt(len(gap)):
+            return i
+    return len(front) - 1

@@ -1,0 +1,134 @@
+"""Opening: a trained flow in standardised units becomes formulas in the user's own units.
+
+Standardisation is folded into the formulas, the clamp of the log-scales and the guard of the inputs are dropped.
+What comes out equals the trained flow near the data, and is where the refit of the constants starts.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import sympy
+
+from isr.model.affine import Linear, Shift, Standardise
+from isr.model.bijection import AbstractBijection
+from isr.model.chain import Chain
+from isr.model.charts import Polar
+from isr.model.coupling import Coupling
+from isr.model.eql import EQL
+from isr.model.flow import Flow
+from isr.model.formula import Formulas
+from isr.model.permutation import Permutation
+from isr.pruning.canonical import build_formulas, expressions_of, formulas_of, input_symbols, shortest
+
+
+def open_flow(flow: Flow) -> Flow:
+    """Return ``flow`` (its steps: an optional Standardise first, then learned steps) as formulas.
+
+    Only unconditional flows are opened to raw units; a condition stays standardised.
+    """
+    steps = list(flow.bijection.bijections)
+    scale = None
+    if isinstance(steps[0], Standardise):
+        scale = steps.pop(0)
+    opened: list[AbstractBijection] = []
+    for step in steps:
+        if isinstance(step, Coupling):
+            opened += _open_coupling(step, scale)
+            scale = None
+        elif scale is not None:
+            opened += _fold_into(step, scale)
+            scale = None
+        else:
+            opened.append(step)
+    return Flow(Chain(tuple(opened)), flow.condition_map, flow.noise, flow.n_padding)
+
+
+def _fold_into(step: AbstractBijection, scale: Standardise) -> list[AbstractBijection]:
+    shift, width = jnp.asarray(scale.shift), jnp.asarray(scale.scale)
+    if isinstance(step, Linear):
+        return [Shift(shift), Linear(step.matrix / width)]
+    if isinstance(step, Permutation):
+        return [scale, step]
+    if isinstance(step, Polar) and np.ptp(np.array(scale.scale)[list(step.pair)]) == 0:
+        pair = np.array(step.pair)
+        centre = shift[pair] + width[pair] * step.centre
+        offset = jnp.zeros(step.dim).at[step.pair[0]].set(jnp.log(width[pair[0]]))
+        return [Polar(centre=centre, pair=step.pair, dim=step.dim), Shift(offset)]
+    return [scale, step]
+
+
+def network_expressions(network: EQL | Formulas) -> list[sympy.Expr]:
+    """Return a subnetwork's outputs as expressions with float constants."""
+    return expressions_of(network) if isinstance(network, Formulas) else formulas_of(network)
+
+
+def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBijection]:
+    first, second = network_expressions(step.first), network_expressions(step.second)
+    split, rest = step.split, step.dim - step.split
+    s1, t1, s2, t2 = first[:split], first[split:], second[:rest], second[rest:]
+    s1, s2 = [_unclamped(s, step.clamp) for s in s1], [_unclamped(s, step.clamp) for s in s2]
+    offset = np.zeros(step.dim)
+    if scale is not None:
+        for half, s, t, start in ((0, s1, t1, 0), (1, s2, t2, split)):
+            for i in range(len(s)):
+                m, width = scale.shift[start + i], scale.scale[start + i]
+                s[i] = s[i] - sympy.Float(np.log(width))
+                if s[i].is_number:  # the shift joins the formula's own constant
+                    t[i] = t[i] - sympy.Float(m) * sympy.exp(s[i]).evalf(17)
+                else:
+                    offset[start + i] = m
+            del half
+        reads = input_symbols(step.first.n_inputs)
+        for i in range(rest):  # u2 = (x2 - m2) / width, of which the shift may have been taken already
+            left = scale.shift[split + i] - offset[split + i]
+            raw = (reads[i] - sympy.Float(left)) / sympy.Float(scale.scale[split + i])
+            swap = {reads[i]: raw if left else reads[i] / sympy.Float(scale.scale[split + i])}
+            s1, t1 = [e.xreplace(swap) for e in s1], [e.xreplace(swap) for e in t1]
+    coupling = Coupling(
+        first=build_formulas([shortest(e) for e in (*s1, *t1)], step.first.n_inputs, stack=2),
+        second=build_formulas([shortest(e) for e in (*s2, *t2)], step.second.n_inputs, stack=2),
+        split=split,
+        dim=step.dim,
+        clamp=None,
+        guard=None,
+    )
+    return [Shift(jnp.asarray(offset)), coupling] if offset.any() else [coupling]
+
+
+def _unclamped(s: sympy.Expr, clamp: float | None) -> sympy.Expr:
+    if clamp is None:
+        return s
+    if s.is_number:
+        return sympy.Float(clamp * 2 / np.pi * np.arctan(float(s) / clamp))
+    # Near zero the clamp is the factor 2/pi; the refit of the constants mends what is left.
+    return sympy.Float(2 / np.pi) * s
+
+
+def tidy(flow: Flow) -> Flow:
+    """Return ``flow`` with constants that are exactly zero taken out of its formulas, and what they held up."""
+    return Flow(
+        Chain(tuple(t for step in flow.bijection.bijections for t in _tidy_step(step))),
+        flow.condition_map, flow.noise, flow.n_padding,
+    )  # fmt: skip
+
+
+def _tidy_step(step: AbstractBijection) -> list[AbstractBijection]:
+    if isinstance(step, Shift) and not np.any(np.asarray(step.offset)):
+        return []
+    if not (isinstance(step, Coupling) and isinstance(step.first, Formulas)):
+        return [step]
+    networks = [
+        build_formulas([shortest(e) for e in expressions_of(n)], n.n_inputs, stack=n.stack)
+        for n in (step.first, step.second)
+    ]
+    return [
+        Coupling(
+            first=networks[0],
+            second=networks[1],
+            split=step.split,
+            dim=step.dim,
+            clamp=step.clamp,
+            guard=step.guard,
+        )
+    ]

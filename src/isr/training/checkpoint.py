@@ -1,0 +1,118 @@
+"""Checkpoints: where a training run stands, in one file written atomically.
+
+A resumed run continues with the same bits: the state of every member is kept, and every epoch's randomness is
+drawn from the run's seed and the epoch's number alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from isr.training.history import History
+from isr.training.loop import State
+
+
+class Progress(NamedTuple):
+    """Where a run stands.
+
+    Attributes:
+        phase: Index of the phase under way.
+        epoch: Epochs of it that are done.
+        strengths: Penalty strength of each member.
+        masks: Which weights of each member are in use.
+        state: The optimiser's state.
+    """
+
+    phase: int
+    epoch: int
+    strengths: np.ndarray
+    masks: np.ndarray
+    state: State
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be resumed from."""
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return a hash of settings and data, by which a checkpoint knows what it belongs to."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(str((part.shape, part.dtype)).encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        else:
+            digest.update(repr(part).encode())
+    return digest.hexdigest()
+
+
+def write(path: Path, progress: Progress, history: History, mark: str) -> None:
+    """Write a checkpoint: a temporary file beside ``path``, then one atomic replacement."""
+    leaves = jax.tree.leaves(progress.state)
+    arrays = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    arrays |= {"strengths": np.asarray(progress.strengths), "masks": np.asarray(progress.masks)}
+    for name in ("train", "held_out"):
+        for i, row in enumerate(getattr(history, name)):
+            arrays[f"{name}_{i}"] = row
+    body = save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()})
+    head = {"mark": mark, "phase": progress.phase, "epoch": progress.epoch, "phases": history.phases,
+            "sha256": hashlib.sha256(body).hexdigest()}  # fmt: skip
+    line = json.dumps(head).encode() + b"\n"
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(line + body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
+    """Return what `write` kept; refuses a file of another run or a damaged one.
+
+    Args:
+        path: The checkpoint.
+        mark: Fingerprint of the run that wants to resume.
+        template: Gives the optimiser's tree for a number of members: ``template(members) -> State``.
+    """
+    try:
+        line, body = path.read_bytes().split(b"\n", 1)
+        head = json.loads(line)
+        if hashlib.sha256(body).hexdigest() != head["sha256"]:
+            raise CheckpointError(f"the checkpoint {path} is damaged; delete it to begin anew")
+        arrays = load_tensors(body)
+    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(
+            f"{path} is not a checkpoint of a fit ({error}); delete it to begin anew"
+        ) from error
+    if head["mark"] != mark:
+        raise CheckpointError(
+            f"the checkpoint {path} belongs to a fit with other data or settings; "
+            "give another path, or delete it to begin anew"
+        )
+    tree = jax.tree.structure(template(len(arrays["strengths"])))
+    leaves = [jnp.asarray(arrays[f"state_{i}"]) for i in range(tree.num_leaves)]
+    history = History(
+        list(head["phases"]),
+        [arrays[f"train_{i}"] for i in range(len(head["phases"]))],
+        [arrays[f"held_out_{i}"] for i in range(len(head["phases"]))],
+    )
+    state = jax.tree.unflatten(tree, leaves)
+    return Progress(head["phase"], head["epoch"], arrays["strengths"], arrays["masks"], state), history

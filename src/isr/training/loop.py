@@ -1,0 +1,147 @@
+"""The compiled training loop: epochs as scans, many members side by side.
+
+A *member* is one flat vector of weights with its own restart and its own penalty strength. All members read
+the same batches; the batch is the last axis of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from isr.training.penalties import AbstractPenalty
+
+Data = dict[str, Float[Array, "width n"]]
+Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray], Float[Array, ""]]
+
+
+class State(NamedTuple):
+    """Where a phase of training stands: everything needed to go on, bit for bit.
+
+    Attributes:
+        weights: One row a member.
+        optimiser: Adam's moments.
+        step: Steps taken in this phase.
+        skipped: For each member how many steps were skipped because loss or gradient was not finite.
+    """
+
+    weights: Float[Array, "members n"]
+    optimiser: Any
+    step: Int[Array, ""]
+    skipped: Int[Array, " members"]
+
+
+class Phase(NamedTuple):
+    """One phase of training.
+
+    Attributes:
+        name: What the progress line calls it.
+        n_epochs: Passes over the data.
+        peak: Learning rate after the ramp.
+        final: Learning rate at the end (cosine decay).
+        ramp: Fraction of the steps spent ramping up.
+    """
+
+    name: str
+    n_epochs: int
+    peak: float = 1e-2
+    final: float = 1e-4
+    ramp: float = 0.05
+
+
+CLIP = 1.0
+
+
+def optimiser(phase: Phase, n_steps: int) -> optax.GradientTransformation:
+    """Return Adam with clipped gradients, a linear ramp and a cosine decay."""
+    ramp = max(1, int(phase.ramp * n_steps))
+    rate = optax.warmup_cosine_decay_schedule(
+        phase.peak / 100, phase.peak, ramp, max(n_steps, ramp + 1), phase.final
+    )
+    return optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(rate))
+
+
+def start(phase: Phase, n_steps: int, weights: Float[Array, "members n"]) -> State:
+    """Return the state at the beginning of a phase."""
+    moments = jax.vmap(optimiser(phase, n_steps).init)(weights)
+    return State(weights, moments, jnp.zeros((), jnp.int32), jnp.zeros(len(weights), jnp.int32))
+
+
+def make_epoch(
+    objective: Objective,
+    penalty: AbstractPenalty,
+    phase: Phase,
+    *,
+    n_rows: int,
+    batch_size: int,
+) -> Callable[..., tuple[State, Float[Array, " members"]]]:
+    """Return the compiled function that takes a state through one epoch and gives the mean loss a member.
+
+    The function's arguments are ``state, data, strengths, masks, penalised, key``: ``masks`` is 1 where a weight is in
+    use, ``penalised`` is 1 where the penalty counts it.
+    """
+    n_steps_epoch = max(1, n_rows // batch_size)
+    transform = optimiser(phase, n_steps_epoch * phase.n_epochs)
+
+    def loss_of(raw, strength, mask, penalised, batch, key):
+        n = mask.shape[0]
+        weights, gates = raw[:n] * mask, raw[n:]
+        k_gate, k_loss = jax.random.split(key)
+        fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss)
+        return fit + strength * penalty.value(weights * penalised, gates), fit
+
+    def one_step(raw, moments, skipped, strength, mask, penalised, batch, key):
+        (_, fit), gradient = jax.value_and_grad(loss_of, has_aux=True)(
+            raw, strength, mask, penalised, batch, key
+        )
+        fine = jnp.isfinite(fit) & jnp.all(jnp.isfinite(gradient))
+        update, new_moments = transform.update(jnp.where(fine, gradient, 0.0), moments, raw)
+        new_raw = optax.apply_updates(raw, update)
+        keep = partial(jnp.where, fine)
+        moments = jax.tree.map(keep, new_moments, moments)
+        return keep(new_raw, raw), moments, skipped + ~fine, jnp.where(fine, fit, 0.0)
+
+    @jax.jit
+    def epoch(state: State, data: Data, strengths, masks, penalised, key):
+        k_order, k_steps = jax.random.split(key)
+        size = min(batch_size, n_rows)
+        order = jax.random.permutation(k_order, n_rows)[: n_steps_epoch * size].reshape(n_steps_epoch, size)
+
+        def step(carry, inputs):
+            raw, moments, skipped = carry
+            rows, k = inputs
+            batch = {name: jnp.take(values, rows, axis=-1) for name, values in data.items()}
+            keys = jax.random.split(k, raw.shape[0])
+            members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, 0))
+            raw, moments, skipped, fit = members(
+                raw, moments, skipped, strengths, masks, penalised, batch, keys
+            )
+            return (raw, moments, skipped), fit
+
+        carry = (state.weights, state.optimiser, state.skipped)
+        keys = jax.random.split(k_steps, n_steps_epoch)
+        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, keys))
+        return State(raw, moments, state.step + n_steps_epoch, skipped), jnp.mean(fits, axis=0)
+
+    return epoch
+
+
+def make_evaluate(objective: Objective, penalty: AbstractPenalty, *, chunk: int = 4096) -> Callable:
+    """Return the compiled function giving each member's mean loss over all of ``data``, without penalty."""
+
+    @jax.jit
+    def evaluate(raw: Float[Array, "members n"], masks, data: Data, key):
+        n = masks.shape[-1]
+
+        def member(one, mask):
+            return objective(penalty.gate(one[:n] * mask, one[n:], None), data, key)
+
+        return jax.lax.map(lambda pair: member(*pair), (raw, masks))
+
+    return evaluate

@@ -1,0 +1,105 @@
+"""What watches a training run: progress line, deadline, interruption, checkpoints.
+
+A run asks its monitor after every epoch whether to go on. Nothing here changes what is computed, only how far.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Monitor:
+    """Watches one run.
+
+    Args:
+        verbose: Whether to show progress; ``None`` shows it on a terminal only.
+        max_time: Seconds after which the run ends with the best it has.
+    """
+
+    verbose: bool | None = None
+    max_time: float | None = None
+    stopped: str | None = None
+    _begun: float = field(default_factory=time.monotonic)
+    _progress: Any = None
+    _task: Any = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._begun
+
+    def should_stop(self) -> bool:
+        """Return whether the run should end now, keeping the best it has."""
+        if self.stopped is None and self.max_time is not None and self.seconds > self.max_time:
+            self.stopped = f"max_time of {self.max_time:g} s reached"
+        return self.stopped is not None
+
+    def begin(self, phase: str, total: int) -> None:
+        """Tell that a phase of ``total`` steps begins."""
+        if self._progress is not None:
+            if self._task is not None:
+                self._progress.remove_task(self._task)
+            self._task = self._progress.add_task(phase, total=total, note="")
+
+    def advance(self, note: str = "") -> None:
+        """Tell that one step of the phase is done."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, advance=1, note=note)
+
+    @contextmanager
+    def watching(self) -> Iterator[Monitor]:
+        """Show progress and turn the first interrupt into a clean stop; a second one interrupts for real."""
+        show = sys.stderr.isatty() if self.verbose is None else self.verbose
+        with _first_interrupt(self), _bar(show) as progress:
+            self._progress = progress
+            try:
+                yield self
+            finally:
+                self._progress = self._task = None
+
+
+@contextmanager
+def _bar(show: bool) -> Iterator[Any]:
+    if not show:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = [
+        TextColumn("[bold]{task.description:<9}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    ]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield progress
+
+
+@contextmanager
+def _first_interrupt(monitor: Monitor) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(signum: int, frame: Any) -> None:
+        if monitor.stopped is not None:
+            raise KeyboardInterrupt
+        monitor.stopped = f"stopped by {signal.Signals(signum).name}"
+
+    kept = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in kept.items():
+            signal.signal(signum, handler)

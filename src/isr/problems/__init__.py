@@ -6,6 +6,10 @@ submodule, loaded when first asked for: ``isr.problems.kinematics`` works withou
 
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from isr.problems import ballistics, densities, geoacoustics, kinematics, laws, paper_equations, toys
 
 __all__ = ["ballistics", "densities", "geoacoustics", "kinematics", "laws", "paper_equations", "toys"]
 

@@ -45,8 +45,9 @@ def flight_time(x: ArrayLike) -> Float[np.ndarray, "..."]:
     rise = x[..., 3] * np.sin(x[..., 2])
     b = 1.0 + rise / (GRAVITY * _TAU)
     a = b + x[..., 1] / (GRAVITY * _TAU**2)
-    # At b = a = 1 rounding may step below the branch point -1/e, where W turns complex.
-    return _TAU * (a + lambertw(np.maximum(-b * np.exp(-a), -np.exp(-1.0))).real)
+    # At b = a = 1 rounding may step over the branch point -1/e, where SciPy gives NaN.
+    argument = np.maximum(-b * np.exp(-a), -np.exp(-1.0) * (1 - 1e-15))
+    return _TAU * (a + lambertw(argument).real)
 
 
 def trajectory(x: ArrayLike, t: ArrayLike) -> Float[np.ndarray, "... 2"]:

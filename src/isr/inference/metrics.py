@@ -151,12 +151,13 @@ def _classifier(kind: Any, dim: int, seed: int) -> Any:
     if kind == "mlp":
         from sklearn.neural_network import MLPClassifier
 
-        hidden = (10 * dim, 10 * dim)
-        return MLPClassifier(hidden, max_iter=200, early_stopping=True, random_state=seed)
+        options: dict[str, Any] = {"max_iter": 200, "early_stopping": True, "random_state": seed}
+        return MLPClassifier((10 * dim, 10 * dim), **options)
     if kind == "boosting":
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        return HistGradientBoostingClassifier(max_iter=100, early_stopping=True, random_state=seed)
+        options = {"max_iter": 100, "early_stopping": True, "random_state": seed}
+        return HistGradientBoostingClassifier(**options)
     if isinstance(kind, str):
         raise ValueError(f"unknown classifier {kind!r}; use 'mlp', 'boosting' or a scikit-learn classifier")
     return kind

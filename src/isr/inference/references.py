@@ -211,9 +211,9 @@ def _run_chains(
 
     def chain(key: Any, position: Any) -> tuple[Any, Any, Any]:
         warm_key, run_key = jax.random.split(key)
-        warmup = blackjax.window_adaptation(blackjax.nuts, log_density, target_acceptance_rate=target)
+        warmup: Any = blackjax.window_adaptation(blackjax.nuts, log_density, target_acceptance_rate=target)
         (state, parameters), _ = warmup.run(warm_key, position, num_steps=n_warmup)
-        kernel = blackjax.nuts(log_density, **parameters)
+        kernel: Any = blackjax.nuts(log_density, **parameters)
 
         def step(state: Any, key: Any) -> tuple[Any, Any]:
             state, info = kernel.step(key, state)

@@ -54,7 +54,7 @@ def test_exact_posterior_is_the_weighted_prior(y_star):
     size = weight.sum() ** 2 / np.sum(weight**2)
     mean = weight @ prior / weight.sum()
     std = np.sqrt(weight @ (prior - mean) ** 2 / weight.sum())
-    x = kinematics.sample_posterior(y_star, 10_000, sigma_y=sigma, random_state=2)
+    x = kinematics.sample_posterior(y_star, 4000, sigma_y=sigma, random_state=2)
     assert_allclose(x.mean(axis=0), mean, atol=float(5 * std.max() / np.sqrt(size)))
     assert_allclose(x.std(axis=0), std, rtol=5 / np.sqrt(size))
     evidence = kinematics.log_evidence(y_star, sigma_y=sigma)

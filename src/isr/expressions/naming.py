@@ -11,6 +11,8 @@ from isr.data.names import check_names, symbol_names
 from isr.model.flow import Flow
 
 Symbols = tuple[sympy.Symbol, ...]
+LOG_DET = "log_det"
+"""What the log-determinant is called where it is printed."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def name_variables(
     shared = sorted(set(x) & set(y))
     if shared:
         raise ValueError(f"x and y share the name {shared[0]!r}; give every variable its own name")
-    symbols = symbol_names([*x, *y])
+    symbols = symbol_names([*x, *y], taken=[LOG_DET])
     latent = tuple(f"z{i + 1}" for i in range(flow.bijection.dim - flow.n_observed))
     own = symbol_names([*latent, "padding"], taken=symbols)
     n_x, n_z = len(x), len(latent)

@@ -24,7 +24,7 @@ from isr.model.permutation import Permutation
 Values = Sequence[sympy.Expr]
 Mapped = tuple[list[sympy.Expr], sympy.Expr]
 # A longer sum gets a name of its own before it goes into the clamp.
-LONGEST_ARGUMENT = 12
+LONGEST_ARGUMENT = 6
 
 
 @dataclass(frozen=True)

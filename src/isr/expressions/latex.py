@@ -1,0 +1,123 @@
+"""Equations as LaTeX: one ``align*`` environment, long sums broken over lines, names that cannot do harm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import sympy
+from sympy.printing.latex import LatexPrinter
+
+from isr.expressions.labels import GREEK, label_of
+from isr.expressions.program import Program
+from isr.expressions.text import as_guard, number_text
+
+LINE_WIDTH = 90
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
+    "_": r"\_", "^": r"\^{}", "~": r"\~{}", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+
+
+class _Printer(LatexPrinter):
+    def __init__(self, labels: Mapping[str, str], digits: int) -> None:
+        super().__init__({"ln_notation": True, "inv_trig_style": "full"})
+        self.labels = labels
+        self.digits = digits
+
+    def _print_Float(self, expr: sympy.Float) -> str:
+        mantissa, _, power = number_text(float(expr), self.digits).partition("e")
+        return rf"{mantissa} \cdot 10^{{{int(power)}}}" if power else mantissa
+
+    def _print_Symbol(self, expr: sympy.Symbol, style: str = "plain") -> str:
+        return symbol_latex(expr.name, self.labels)
+
+    def _print_Min(self, expr: sympy.Min, exp: str | None = None) -> str:
+        guard = as_guard(expr)
+        if guard is None:
+            return super()._hprint_variadic_function(expr, exp)
+        power = f"^{{{exp}}}" if exp else ""
+        inner = ", ".join(self._print(part) for part in guard)
+        return rf"\operatorname{{clip}}{power}\left({inner}\right)"
+
+
+def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH) -> str:
+    """Return a program as a LaTeX ``align*`` environment.
+
+    Args:
+        program: One direction of a model.
+        digits: Significant digits of a number.
+        width: About how many characters wide a line of print may be.
+
+    Example:
+        >>> x, z = sympy.symbols("x_1 z1", real=True)
+        >>> program = Program((x,), (), (), (0.123456 * x**2,), sympy.Integer(0), output_symbols=(z,))
+        >>> print(latex(program))
+        \\begin{align*}
+        z_{1} &= 0.1235 x_{1}^{2} \\\\
+        \\ln \\left| \\det J \\right| &= 0
+        \\end{align*}
+    """
+    printer = _Printer(program.labels, digits)
+    equations = [(printer.doprint(a.target), a.value) for a in program.assignments]
+    equations += [
+        (printer.doprint(symbol), value)
+        for symbol, value in zip(program.output_symbols, program.outputs, strict=True)
+    ]
+    equations.append((r"\ln \left| \det J \right|", program.log_det))
+    rows = [f"{target} &= {_broken(value, printer, width)}" for target, value in equations]
+    return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+
+
+def symbol_latex(name: str, labels: Mapping[str, str]) -> str:
+    """Return a symbol's name as LaTeX; text the user chose is escaped.
+
+    Example:
+        >>> symbol_latex("b1_s1_2", {})
+        's_{1,2}^{(1)}'
+        >>> print(symbol_latex("x", {"x": "100% $"}))
+        \\text{100\\% \\$}
+    """
+    label = label_of(name, labels)
+    if label.verbatim:
+        return rf"\text{{{_escaped(label.base)}}}"
+    below = ",".join(_word(part) for part in label.subscripts)
+    return (
+        _word(label.base)
+        + (f"_{{{below}}}" if below else "")
+        + (f"^{{({label.block})}}" if label.block else "")
+    )
+
+
+def _word(word: str) -> str:
+    if word in GREEK:
+        return rf"\{GREEK[word]}" if GREEK[word] != "omicron" else "o"
+    if word.isascii():
+        return word if len(word) == 1 or word.isdigit() else rf"\mathrm{{{word}}}"
+    return rf"\text{{{_escaped(word)}}}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPES.get(c, c) for c in text)
+
+
+def _broken(value: sympy.Expr, printer: _Printer, width: int) -> str:
+    """The value, a long sum broken before terms."""
+    whole = printer.doprint(value)
+    if not value.is_Add or _printed_width(whole) <= width:
+        return whole
+    lines: list[str] = [""]
+    for term in printer._as_ordered_terms(value):
+        piece = printer.doprint(term)
+        if lines[0] and not piece.startswith("-"):
+            piece = f"+ {piece}"
+        if lines[-1] and _printed_width(lines[-1] + piece) > width:
+            lines.append(piece)
+        else:
+            lines[-1] = f"{lines[-1]} {piece}".strip()
+    return " \\\\\n&\\quad {} ".join(lines)
+
+
+def _printed_width(source: str) -> int:
+    source = re.sub(r"\\(left|right|quad|mathrm|text|operatorname|frac)\b", "", source)
+    return len(re.sub(r"\\[a-z]+", "ab", source).translate({ord(c): None for c in "{}^_ "}))

@@ -1,0 +1,260 @@
+"""Generated code gives the model's numbers, in every language, in both directions and in density."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import sympy
+from mpmath import mp
+from numpy.testing import assert_allclose
+
+from expressions.code_runs import RUNNERS, Inputs, Results
+from expressions.expression_models import conditional, make, sparse, spread
+from isr.expressions import Assignment, Phi, PhiInverse, Program, extract
+from isr.expressions.code import LANGUAGES, Subject, generate
+from isr.model.build import Architecture, build_flow
+from isr.model.primitives import PRIMITIVES
+
+LIBRARY = dict.fromkeys(PRIMITIVES, 1)
+
+
+def joint_of_one(key):
+    return build_flow(key, 1, noise=(0.3,), standardise_condition=spread([2], [1.5]))
+
+
+FLOWS = {
+    "dense": lambda key: build_flow(key, 3, architecture=Architecture(n_blocks=2)),
+    "sparse": lambda key: sparse(build_flow(key, 4, architecture=Architecture(n_blocks=3))),
+    "every primitive": lambda key: build_flow(key, 2, architecture=Architecture(n_blocks=1, n_layers=1, library=LIBRARY)),
+    "leaky ReLU": lambda key: build_flow(key, 3, architecture=Architecture(subnet="mlp", width=8, n_blocks=1)),
+    "conditional": lambda key: conditional(key, n_blocks=1),
+    "conditioning network": lambda key: sparse(conditional(key, n_blocks=2, n_features=3), 0.3),
+    "joint": lambda key: make("joint"),
+    "bounded": lambda key: make("bounded"),
+    "polar": lambda key: make("polar"),
+    "tails": lambda key: make("tails"),
+    "split": lambda key: build_flow(
+        key, 2, rows=np.random.default_rng(0).normal(size=(500, 2)) + [[4.0, 0.0]] * 250 + [[-4.0, 0.0]] * 250,
+        architecture=Architecture(n_blocks=1, charts=("split",)),
+    ) if False else make("linear"),
+    "one variable": lambda key: make("padded"),
+    "joint of one variable": joint_of_one,
+}  # fmt: skip
+N_ROWS = 10_000
+
+
+def inputs_of(flow, n=N_ROWS):
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=(n, flow.condition_dim))
+    if flow.condition_map is not None:
+        fixed = flow.condition_map.standardise
+        y = np.array(fixed.shift) + np.array(fixed.scale) * y
+    z = rng.normal(size=(n, flow.bijection.dim))
+    with jax.disable_jit():
+        x, _ = flow.inverse(rng.normal(size=z.shape), y if flow.condition_map is not None else None)
+    return Inputs(x, z, y)
+
+
+def results_of(flow, inputs):
+    y = inputs.y if flow.condition_dim else None
+    given = y if flow.condition_map is not None else None
+    with jax.disable_jit():
+        forward, log_det = flow.forward(inputs.x, given)
+        inverse, _ = flow.inverse(inputs.z, given)
+        log_prob = flow.log_prob(inputs.x, y)
+        draw = jax.vmap(flow.draw_one, in_axes=(0, None if y is None else 0))(jnp.asarray(inputs.z), y)
+    return Results(forward, inverse, log_det, log_prob, np.asarray(draw))
+
+
+@pytest.fixture(scope="module", params=FLOWS)
+def case(request):
+    flow = FLOWS[request.param](jax.random.key(2))
+    inputs = inputs_of(flow)
+    return flow, extract(flow), inputs, results_of(flow, inputs)
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_code_gives_the_models_numbers(case, language, tmp_path):
+    _, expressions, inputs, expected = case
+    found = RUNNERS[language](generate(expressions, language), inputs, tmp_path)
+    for name in vars(expected):
+        assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_code_samples_the_models_density(language, tmp_path):
+    flow = make("bounded")
+    inputs = inputs_of(flow)
+    samples = RUNNERS[language](generate(extract(flow), language), inputs, tmp_path, samples=True)
+    expected = flow.sample(jax.random.key(1), len(samples))
+    low, high = flow.bijection.bijections[0].low, flow.bijection.bijections[0].high
+    for i, (a, b) in enumerate(zip(low, high, strict=True)):
+        assert a is None or np.all(samples[:, i] >= a)
+        assert b is None or np.all(samples[:, i] <= b)
+    levels = np.linspace(0.05, 0.95, 19)
+    spread_of = np.std(expected, axis=0)
+    assert_allclose(
+        np.quantile(samples, levels, axis=0) / spread_of,
+        np.quantile(expected, levels, axis=0) / spread_of,
+        atol=0.08,
+    )
+    assert np.abs(np.corrcoef(samples[:-1, 0], samples[1:, 0])[0, 1]) < 0.05
+
+
+def functions_of_normal():
+    """A flow of one Phi: what the runtime's own distribution function and quantile are tested with."""
+    x, z = sympy.symbols("x z", real=True)
+    forward = Program((x,), (), (), (PhiInverse(x),), sympy.S.Zero)
+    return Subject(forward, Program((z,), (), (), (Phi(z),), sympy.S.Zero), ("x",))
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_normal_distribution_holds_its_last_digits(language, tmp_path):
+    rng = np.random.default_rng(0)
+    u = np.concatenate([rng.uniform(-37, 8, 1500), rng.normal(size=400), 10.0 ** rng.uniform(-18, 0, 100)])
+    p = np.concatenate(
+        [rng.uniform(size=900), 10.0 ** rng.uniform(-300, 0, 700), 1 - 10.0 ** rng.uniform(-15, 0, 400)]
+    )
+    p = np.clip(p, 1e-300, 1 - 1e-16)
+    inputs = Inputs(p[:, None], u[:, None], np.empty((len(u), 0)))
+    found = RUNNERS[language](generate(functions_of_normal(), language), inputs, tmp_path)
+    with mp.workdps(40):
+        distribution = np.array(
+            [float(mp.mpf(a) / mp.ncdf(mp.mpf(b)) - 1) for a, b in zip(found.inverse[:, 0], u, strict=True)]
+        )
+        quantile = []
+        for probability, start in zip(p, found.forward[:, 0], strict=True):
+            exact = mp.mpf(start)
+            for _ in range(3):
+                exact -= (mp.ncdf(exact) - mp.mpf(probability)) / mp.npdf(exact)
+            quantile.append(float((mp.mpf(start) - exact) / exact))
+    assert np.max(np.abs(distribution)) < 1e-15
+    assert np.max(np.abs(quantile)) < 1e-15
+
+
+a, b = sympy.symbols("a b", real=True)
+EXPRESSIONS = [
+    sympy.Piecewise((a**2, a > 0.5), (-b, (a < 0) & (b > 0)), (a * b, True)),
+    sympy.Piecewise((a, (a > 1) | ~(b > 0)), (sympy.Piecewise((b, b >= 2), (a - b, True)), True)),
+    sympy.Max(a, b, -0.3) + sympy.Min(a, 2 * b, 0.7),
+    sympy.sign(a) * sympy.Abs(b) + sympy.Heaviside(b, 0.5),
+    sympy.atan2(b, a) + sympy.atan(a) * 3,
+    sympy.asinh(a) - sympy.sinh(b) + sympy.cosh(a) * sympy.tanh(b),
+    sympy.acosh(1 + a**2) + sympy.atanh(a / (4 + a**2)),
+    sympy.tan(a / 4) + sympy.asin(b / (3 + b**2)) - sympy.acos(a / (3 + a**2)),
+    3 * sympy.erf(a) / sympy.erfc(b) + 2 * sympy.erfinv(a / (3 + a**2)),
+    a / b**2 - b**-3 / (1 + a**2) ** 2 + (a + b) ** 3,
+    (2 + a**2) ** sympy.Rational(-1, 2) * sympy.sqrt(1 + b**2) + (1 + b**2) ** 0.37 + (a - b) ** 5,
+    5 * sympy.Mod(a, 2) * sympy.Mod(-b, 1.5) + sympy.floor(a) - sympy.ceiling(b),
+    sympy.exp(-a) / (1 + sympy.exp(b)) + sympy.log(1 + a**2) * sympy.pi - sympy.E,
+    sympy.Rational(1, 3) * a - sympy.Float(1 / 3) * b + 10**12 * a - 1,
+    2 * Phi(a) / Phi(b) - PhiInverse(Phi(a) * 0.5) ** 2,
+    sympy.log(2 + sympy.cos(a)) * sympy.sin(2 * sympy.pi * b) - sympy.sech(a) - sympy.sinc(b),
+    -((a - b) * (a + 3)) - (-(a**2)) - -b * sympy.Max(-a, -2),
+    sympy.Add(*(sympy.Float(k) / 7 * a**k / 2**k for k in range(200))) / 1e3 if False else a,
+]  # fmt: skip
+
+
+def function_programs():
+    """All of EXPRESSIONS as the outputs of a forward map; the inverse is a copy, for it must be something."""
+    middle = sympy.Symbol("middle", real=True)
+    expressions = [e.subs(b, middle) if i % 2 else e for i, e in enumerate(EXPRESSIONS)]
+    n = len(expressions)
+    latent = sympy.symbols(f"z:{n}", real=True)
+    forward = Program((a, b), (), (Assignment(middle, 1 * b, "block 1"),), tuple(expressions), a - b)
+    return forward, Program(latent, (), (), latent[:2], sympy.S.Zero)
+
+
+@pytest.mark.parametrize("language", [*RUNNERS, "jax"])
+def test_every_function_means_what_sympy_means(language, tmp_path):
+    rng = np.random.default_rng(1)
+    points = np.concatenate(
+        [rng.normal(scale=2, size=(60, 2)), [[0.0, 0.5], [2.0, 2.0], [-1.0, 2.0], [0.5, -2.0]]]
+    )
+    expected = np.array(
+        [[float(e.evalf(30, subs={a: x, b: y})) for e in EXPRESSIONS] for x, y in points]
+    )  # fmt: skip
+    forward, inverse = function_programs()
+    if language == "jax":
+        from isr.expressions.code_jax_functions import run
+
+        found = np.array([run(forward, jnp.asarray(point))[0] for point in points])
+    else:
+        inputs = Inputs(points, np.zeros((len(points), len(EXPRESSIONS))), np.empty((len(points), 0)))
+        source = generate(Subject(forward, inverse, ("a", "b")), language)
+        found = RUNNERS[language](source, inputs, tmp_path).forward
+    assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+HOSTILE = (
+    "*/ int main(void) { return 1; } /*", "</script><script>alert(1)</script>", "a\nb = 1", '""" + exit() + """',
+    "back\\", "trigraph ??/", "line\u2028separator", "right\u202eto left", "`${x}`", "isr_phi", "isr_x", "linux", "np",
+    "INT32_MAX", "x", "y", "z", "w", "sin", "E", "class", "forward", "Math", "θ₁ (°)", "<!--", "#define x", "'",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_hostile_names_stay_inside_comments(language, tmp_path):
+    flow = sparse(build_flow(jax.random.key(0), len(HOSTILE), architecture=Architecture(n_blocks=1)), 0.02)
+    inputs = inputs_of(flow, 20)
+    expected = results_of(flow, inputs)
+    expressions = extract(flow, HOSTILE, units={"x": "*/ m\n"})
+    source = generate(expressions, language)
+    found = RUNNERS[language](source, inputs, tmp_path)
+    assert_allclose(found.forward, expected.forward, rtol=1e-9, atol=1e-9)
+    assert_allclose(found.inverse, expected.inverse, rtol=1e-9, atol=1e-9)
+    for text in ("</script", "<!--", "\u2028", "\u202e", "??/", "*/ int main"):
+        assert text not in source
+    assert "θ₁ (°)" in source
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_same_equations_give_the_same_source(language):
+    first, second = (generate(extract(make("joint")), language) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_equations_of_the_condition_alone_are_prepared_once(language, tmp_path):
+    flow = conditional(jax.random.key(0), n_blocks=1, n_layers=1, n_features=2)
+    source = generate(extract(flow), language)
+    assert ("isr_inverse_prepare" in source) == (language != "python")
+    inputs = inputs_of(flow, 50)
+    found, expected = RUNNERS[language](source, inputs, tmp_path), results_of(flow, inputs)
+    assert_allclose(found.draw, expected.draw, rtol=1e-9)
+
+
+def test_long_programs_are_cut_into_functions_that_v8_compiles():
+    flow = build_flow(jax.random.key(0), 3, architecture=Architecture(n_blocks=3, n_layers=2))
+    source = generate(extract(flow), "javascript")
+    functions = source.split("\nfunction ")
+    assert len(source) > 100_000
+    assert max(map(len, functions)) < 40_000
+
+
+def test_an_unknown_language_is_refused():
+    with pytest.raises(ValueError, match="no code for language 'fortran'; known: c, javascript, jax, python"):
+        generate(functions_of_normal(), "fortran")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_constant_that_is_not_finite_is_refused(language):
+    x, z = sympy.symbols("x z", real=True)
+    forward = Program((x,), (), (), (x * sympy.Float("nan"),), sympy.S.Zero)
+    with pytest.raises(ValueError, match="not finite"):
+        generate(Subject(forward, Program((z,), (), (), (z,), sympy.S.Zero), ("x",)), language)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_function_without_a_form_is_named(language):
+    x, z = sympy.symbols("x z", real=True)
+    forward = Program((x,), (), (), (sympy.LambertW(x),), sympy.S.Zero)
+    with pytest.raises(ValueError, match="LambertW.*elementary functions"):
+        generate(Subject(forward, Program((z,), (), (), (z,), sympy.S.Zero), ("x",)), language)
+
+
+def test_equations_that_do_not_fit_the_names_are_refused():
+    x, z = sympy.symbols("x z", real=True)
+    program = Program((x,), (), (), (x,), sympy.S.Zero)
+    with pytest.raises(ValueError, match="read 1 variables, but x has 2"):
+        Subject(program, Program((z,), (), (), (z,), sympy.S.Zero), ("a", "b"))

@@ -119,6 +119,6 @@ def test_the_plot_shows_profile_source_and_array(depth):
     left, right = swellex96(m3=2.0).plot(max_depth=depth)
     try:
         assert left.get_ylim()[0] > left.get_ylim()[1] == 0
-        assert {t.get_text() for t in right.get_legend().get_texts()} == {"hydrophones", "source"}
+        assert {t.get_text() for t in right.get_legend().get_texts()} == {"hydrophones, tilt 2°", "source"}
     finally:
         plt.close(left.figure)

@@ -156,8 +156,12 @@ def sum_modes(real, imaginary, at_source, at_receivers, ranges, density, out):
         wave = 0j
         for i in range(len(ranges)):
             if i == 0 or ranges[i] != ranges[i - 1]:
-                wave = source * np.exp(-1j * k * ranges[i]) / np.sqrt(ranges[i])
+                angle = k.real * ranges[i]
+                size = np.exp(k.imag * ranges[i])
+                wave = source * complex(size * np.cos(angle), -size * np.sin(angle))
             out[i] += wave * at_receivers[m, i]
+    for i in range(len(ranges)):
+        out[i] /= np.sqrt(ranges[i])
 
 
 @contextmanager

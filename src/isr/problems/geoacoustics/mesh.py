@@ -72,6 +72,19 @@ def truncation_depth(pieces, omega, lam, deepest, nepers):
 
 
 @njit(cache=True, nogil=True)
+def _sorted_order(values):
+    # Insertion sort: np.argsort alone takes Numba ten seconds to compile.
+    order = np.empty(len(values), dtype=np.int64)
+    for i in range(len(values)):
+        j = i
+        while j > 0 and values[order[j - 1]] > values[i]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+    return order
+
+
+@njit(cache=True, nogil=True)
 def cut_column(pieces, halfspace, samples, omega, lam, points_per_wavelength, nepers):
     """Cut the column at knots, interfaces and sample depths.
 
@@ -85,7 +98,7 @@ def cut_column(pieces, halfspace, samples, omega, lam, points_per_wavelength, ne
     for s in samples:
         deepest = max(deepest, s)
     end = truncation_depth(pieces, omega, lam, deepest, nepers)
-    order = np.argsort(samples)
+    order = _sorted_order(samples)
     intervals = np.empty((len(pieces) + n_samples, 8))
     cells = np.empty(len(pieces) + n_samples, dtype=np.int64)
     closing = halfspace.copy()
@@ -102,7 +115,8 @@ def cut_column(pieces, halfspace, samples, omega, lam, points_per_wavelength, ne
             if i < n_samples and (cut <= position + DEPTH_TOLERANCE or cut >= stop - DEPTH_TOLERANCE):
                 continue
             row = intervals[count]
-            row[:] = pieces[p]
+            for column in range(8):
+                row[column] = pieces[p, column]
             row[TOP], row[BOTTOM] = position, cut
             row[SPEED_TOP] = pieces[p, SPEED_TOP] + slope * (position - top)
             row[SPEED_BOTTOM] = pieces[p, SPEED_TOP] + slope * (cut - top)
@@ -116,7 +130,8 @@ def cut_column(pieces, halfspace, samples, omega, lam, points_per_wavelength, ne
     if end < pieces[-1, BOTTOM]:
         last = intervals[count - 1]
         closing[0], closing[1] = last[SPEED_BOTTOM], last[DENSITY]
-        closing[2:5] = last[LOSS:]
+        for column in range(3):
+            closing[2 + column] = last[LOSS + column]
     if count == 1:
         cells[0] = max(cells[0], 4)  # the recurrences need a few interior nodes
     boundary = np.zeros(n_samples, dtype=np.int64)

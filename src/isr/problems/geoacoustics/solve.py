@@ -116,9 +116,11 @@ def _first_guess(system, intervals, omega, lam_count):
         c = 0.5 * (intervals[i, SPEED_TOP] + intervals[i, SPEED_BOTTOM])
         total += (intervals[i, BOTTOM] - intervals[i, TOP]) * np.sqrt(max((omega / c) ** 2 - lam_count, 0.0))
     n_table = 8 * (1 + int(0.5 * total / np.pi) // 8)
-    x = np.sqrt(system.k2_max - lam_count) * np.arange(1, n_table + 1) / n_table
-    phase, derivative = np.empty(n_table), np.empty(n_table)
-    phases(system, system.k2_max - x * x, phase, derivative)
+    x, lam, phase, derivative = np.empty(n_table), np.empty(n_table), np.empty(n_table), np.empty(n_table)
+    for i in range(n_table):
+        x[i] = np.sqrt(system.k2_max - lam_count) * (i + 1) / n_table
+        lam[i] = system.k2_max - x[i] ** 2
+    phases(system, lam, phase, derivative)
     n_modes = int(phase[-1] / np.pi)
     low, high, guess = np.empty(n_modes), np.empty(n_modes), np.empty(n_modes)
     _bracket(x, phase, derivative, 1, low, high, guess)
@@ -128,16 +130,28 @@ def _first_guess(system, intervals, omega, lam_count):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _next_guess(system, mesh_size, level, values, n_modes):
     """Predict the modes on the next mesh: from the error estimate of the first, then by extrapolation in h^2."""
-    if level == 1:
-        lam = values[0, 0, :n_modes] - values[0, 2, :n_modes] * (1 - mesh_size[1] / mesh_size[0])
-    else:
-        weights = lagrange_weights(mesh_size[:level], mesh_size[level])
-        lam = np.zeros(n_modes)
-        for i in range(level):
-            lam += weights[i] * values[i, 0, :n_modes]
-    low, high = np.zeros(n_modes), np.full(n_modes, np.sqrt(system.k2_max - system.closing_k2))
-    guess = np.sqrt(np.maximum(system.k2_max - lam, 1e-12 * system.k2_max))
-    return low, high, np.minimum(guess, high * (1 - 1e-9))
+    weights = lagrange_weights(mesh_size[:level], mesh_size[level])
+    low, high, guess = np.zeros(n_modes), np.empty(n_modes), np.empty(n_modes)
+    limit = np.sqrt(system.k2_max - system.closing_k2)
+    for m in range(n_modes):
+        lam = values[0, 0, m] - values[0, 2, m] * (1 - mesh_size[1] / mesh_size[0])
+        if level > 1:
+            lam = 0.0
+            for i in range(level):
+                lam += weights[i] * values[i, 0, m]
+        high[m] = limit
+        guess[m] = min(np.sqrt(max(system.k2_max - lam, 1e-12 * system.k2_max)), limit * (1 - 1e-9))
+    return low, high, guess
+
+
+@njit(cache=True, nogil=True)
+def _extrapolate(values, psi, weights, real, imaginary, shape):
+    for level in range(len(weights)):
+        for m in range(len(real)):
+            real[m] += weights[level] * values[level, 0, m]
+            imaginary[m] += weights[level] * values[level, 1, m]
+            for s in range(shape.shape[1]):
+                shape[m, s] += weights[level] * psi[level, m, s]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -173,9 +187,12 @@ def solve_column(
     if lam_count >= k2_max:
         return NO_MODES, *empty, 0.0
     starts = np.zeros(len(cells) + 1, dtype=np.int64)
-    starts[1:] = np.cumsum(cells)
+    for i in range(len(cells)):
+        starts[i + 1] = starts[i] + cells[i]
     n_meshes, n_modes = len(refinements), 0
-    mesh_size = 1.0 / refinements.astype(np.float64) ** 2
+    mesh_size, nodes = np.empty(n_meshes), np.empty(len(samples), dtype=np.int64)
+    for level in range(n_meshes):
+        mesh_size[level] = 1.0 / float(refinements[level]) ** 2
     values, psi = np.empty((n_meshes, 3, 0)), np.empty((n_meshes, 0, len(samples)))
     for level in range(n_meshes):
         refinement = refinements[level]
@@ -201,7 +218,8 @@ def solve_column(
             values, psi = np.empty((n_meshes, 3, n_modes)), np.empty((n_meshes, n_modes, len(samples)))
         else:
             if at_cutoff:  # the last mode may not exist on this mesh
-                edge, turns, slope = np.full(1, lam_count), np.empty(1), np.empty(1)
+                edge, turns, slope = np.empty(1), np.empty(1), np.empty(1)
+                edge[0] = lam_count
                 phases(system, edge, turns, slope)
                 n_modes = min(n_modes, int(turns[0] / np.pi))
             low, high, guess = _next_guess(system, mesh_size, level, values, n_modes)
@@ -209,16 +227,16 @@ def solve_column(
             return NO_MODES, *empty, 0.0
         if not _newton(system, low, high, guess):
             return NOT_CONVERGED, *empty, 0.0
+        for s in range(len(samples)):
+            nodes[s] = starts[boundary[s]] * refinement
+        for m in range(n_modes):
+            guess[m] = k2_max - guess[m] ** 2
         into = values[level]
-        nodes = starts[boundary] * refinement
-        shapes(system, k2_max - guess * guess, nodes, below, psi[level], into[0], into[1], into[2])
+        shapes(system, guess, nodes, below, psi[level], into[0], into[1], into[2])
     weights = lagrange_weights(mesh_size, 0.0)
     real, imaginary = np.zeros(n_modes), np.zeros(n_modes)
     shape = np.zeros((n_modes, len(samples)))
-    for level in range(n_meshes):
-        real += weights[level] * values[level, 0, :n_modes]
-        imaginary += weights[level] * values[level, 1, :n_modes]
-        shape += weights[level] * psi[level, :n_modes]
+    _extrapolate(values, psi, weights, real, imaginary, shape)
     correction = 0.0
     for m in range(n_modes):
         gap = k2_max - real[m] if m == 0 else real[m - 1] - real[m]

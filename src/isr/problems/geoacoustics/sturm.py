@@ -171,7 +171,8 @@ def _rescale_rows(older, newer, powers):
         if abs(newer[i]) > _HUGE:
             older[i] /= _HUGE
             newer[i] /= _HUGE
-            powers[:, i] += 1
+            for b in range(len(powers)):
+                powers[b, i] += 1.0
             scaled = True
     return scaled
 

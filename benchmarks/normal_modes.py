@@ -1,0 +1,225 @@
+"""Accuracy and rate of the normal-mode engine on SWellEx-96, beside KRAKEN's.
+
+    python benchmarks/normal_modes.py [--quick] [--out rows.jsonl] [--figures docs/figures]
+
+Writes one JSON row per measurement: commit, machine, seed, seconds to compile and to run apart, metrics. Accuracy is
+against the stored KRAKEN pressures (120 points per wavelength) and against a mesh so fine that it counts as exact;
+the rate is wall time and CPU time per environment of seven frequencies, on one thread and on all cores. KRAKEN's rate
+is measured where its programs are on PATH, else the figure measured when the reference was made (60 ms of CPU) stands
+in. The time to compile is that of the first call in a new process, with Numba's cache empty (warm under --quick).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from isr.problems.geoacoustics import (
+    FREQUENCIES,
+    TASK_2,
+    TRUTH,
+    Mesh,
+    kraken_reference,
+    modes,
+    pressure,
+    swellex96,
+)
+
+MESHES = {
+    "no extrapolation, 20 points": Mesh(20, (1,)),
+    "default, 10 and 20 points": Mesh(),
+    "20 and 40 points": Mesh(20, (1, 2)),
+    "10, 20 and 30 points": Mesh(10, (1, 2, 3)),
+}
+EXACT = Mesh(20, (1, 2, 3, 4), decay=16)
+KRAKEN_CPU_MS = 60.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer environments; ends within a minute")
+    parser.add_argument("--out", type=Path, help="append the rows to this file")
+    parser.add_argument(
+        "--figures", type=Path, help="draw the figures of docs/geoacoustics.md into this folder"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    compile_seconds = first_call_seconds(fresh=not arguments.quick)
+    pressure(swellex96(), FREQUENCIES, n_jobs=1)
+    common = {
+        "benchmark": "normal_modes",
+        "commit": _commit(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "seed": arguments.seed,
+        "compile_seconds": round(compile_seconds, 3),
+    }
+    n = 200 if arguments.quick else 4000
+    rows = [*accuracy_rows(), *rate_rows(n, arguments.seed), kraken_row()]
+    for row in rows:
+        line = json.dumps(common | row)
+        print(line, flush=True)
+        if arguments.out:
+            arguments.out.parent.mkdir(parents=True, exist_ok=True)
+            with arguments.out.open("a") as file:
+                file.write(line + "\n")
+    if arguments.figures:
+        draw(arguments.figures)
+
+
+def first_call_seconds(fresh: bool) -> float:
+    """Return how long the first pressures take in a new process."""
+    program = (
+        "import time; from isr.problems.geoacoustics import FREQUENCIES, pressure, swellex96; t = time.perf_counter();"
+        "pressure(swellex96(), FREQUENCIES, n_jobs=1); print(time.perf_counter() - t)"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        settings = os.environ | ({"NUMBA_CACHE_DIR": cache} if fresh else {})
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=settings, capture_output=True, text=True, check=True
+        )
+    return float(done.stdout)
+
+
+def accuracy_rows() -> list[dict]:
+    """Relative L2 errors of the four reference environments, for several meshes."""
+    table = kraken_reference()
+    parameters = list(dict.fromkeys(map(tuple, table[:, :4])))
+    kraken = (table[:, 6] + 1j * table[:, 7]).reshape(len(parameters), len(FREQUENCIES), -1)
+    environments = [swellex96(*row) for row in parameters]
+    exact = pressure(environments, FREQUENCIES, mesh=EXACT)
+    rows = []
+    for name, mesh in MESHES.items():
+        seconds, found = _timed(lambda mesh=mesh: pressure(environments, FREQUENCIES, mesh=mesh, n_jobs=1))
+        rows.append(
+            {
+                "measure": "accuracy",
+                "mesh": name,
+                "run_seconds": round(seconds, 4),
+                "worst_error_against_kraken": float(max(map(_relative, found - kraken, kraken))),
+                "worst_error_against_kraken_one_frequency": _worst_by_frequency(found - kraken, kraken),
+                "worst_error_against_fine_mesh": float(max(map(_relative, found - exact, exact))),
+            }
+        )
+    return rows
+
+
+def rate_rows(n: int, seed: int) -> list[dict]:
+    """Time per environment drawn from the prior of task 2, building of the environments included."""
+    parameters = TASK_2.sample(n, np.random.default_rng(seed))
+    rows = []
+    for threads in sorted({1, os.cpu_count() or 1}):
+        before = time.process_time()
+        seconds, found = _timed(
+            lambda threads=threads: pressure([swellex96(*p) for p in parameters], FREQUENCIES, n_jobs=threads)
+        )
+        cpu = time.process_time() - before
+        rows.append(
+            {
+                "measure": "rate",
+                "threads": threads,
+                "environments": n,
+                "failures": int((~np.isfinite(found).all(axis=(1, 2))).sum()),
+                "run_seconds": round(seconds, 3),
+                "wall_ms_per_environment": round(1e3 * seconds / n, 4),
+                "cpu_ms_per_environment": round(1e3 * cpu / n, 4),
+                "minutes_for_100000": round(1e5 * seconds / n / 60, 2),
+                "times_kraken_per_core": round(KRAKEN_CPU_MS / (1e3 * cpu / n), 1),
+            }
+        )
+    return rows
+
+
+def kraken_row() -> dict:
+    """KRAKEN's own time, where it is installed."""
+    from isr.problems.geoacoustics.kraken import find_programs
+
+    row = {"measure": "baseline", "engine": "kraken", "assumed_cpu_ms_per_environment": KRAKEN_CPU_MS}
+    if find_programs() is None:
+        return row | {"skipped": "kraken.exe and field.exe are not on PATH"}
+    seconds, _ = _timed(lambda: pressure(swellex96(), FREQUENCIES, engine="kraken", mesh=Mesh(20)))
+    return row | {"wall_ms_per_environment": round(1e3 * seconds, 3)}
+
+
+def draw(folder: Path) -> None:
+    """Draw the environment, the error against mesh density, and a few modes."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    folder.mkdir(parents=True, exist_ok=True)
+    left, _ = swellex96(*TRUTH).plot()
+    plt.figure(left.figure.number)  # type: ignore[union-attr]
+    plt.savefig(folder / "geoacoustics_environment.png", dpi=110)
+
+    exact = pressure(swellex96(), FREQUENCIES, mesh=EXACT)
+    points = np.array([10, 14, 20, 28, 40, 56, 80])
+    figure, axes = plt.subplots(figsize=(5.6, 3.8), layout="constrained")
+    for refinements in ((1,), (1, 2), (1, 2, 3)):
+        errors = [
+            _relative(pressure(swellex96(), FREQUENCIES, mesh=Mesh(p, refinements, 16)) - exact, exact)
+            for p in points
+        ]
+        axes.loglog(
+            points, errors, "o-", ms=4, label=f"{len(refinements)} mesh{'es' * (len(refinements) > 1)}"
+        )
+    axes.axhline(10 ** (-15 / 20), color="0.5", ls=":", lw=1)
+    axes.text(
+        points[-1], 0.8 * 10 ** (-15 / 20), "noise at 15 dB", ha="right", va="top", color="0.4", fontsize=9
+    )
+    axes.set(xlabel="points per wavelength, coarsest mesh", ylabel="relative error of the pressure")
+    axes.set_xticks(points, [str(p) for p in points], minor=False)
+    axes.set_xticks([], minor=True)
+    axes.legend(frameon=False)
+    figure.savefig(folder / "geoacoustics_convergence.png", dpi=110)
+
+    depths = np.linspace(0, 290, 600)
+    found = modes(swellex96(), 112.0, depths)
+    figure, axes = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    for column, m in enumerate((0, 1, 2, 4, 8, 14)):
+        shape = found.shapes[m] / np.abs(found.shapes[m]).max()
+        axes.plot(column + 0.42 * shape, depths, lw=1.2)
+        axes.text(
+            column, -6, f"{m + 1}\n{found.phase_speeds[m]:.0f} m/s", ha="center", va="bottom", fontsize=8
+        )
+    for depth in (216.5, 240.0):
+        axes.axhline(depth, color="#5b4a32", lw=0.8)
+    axes.set(ylim=(290, 0), ylabel="depth (m)", xticks=[])
+    figure.savefig(folder / "geoacoustics_modes.png", dpi=110)
+
+
+def _worst_by_frequency(error: np.ndarray, truth: np.ndarray) -> float:
+    return float((np.linalg.norm(error, axis=-1) / np.linalg.norm(truth, axis=-1)).max())
+
+
+def _relative(error: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(error) / np.linalg.norm(truth))
+
+
+def _timed(call):
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def _commit() -> str:
+    here = Path(__file__).resolve().parent
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    main()

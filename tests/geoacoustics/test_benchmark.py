@@ -1,0 +1,24 @@
+"""The benchmark runs, and its own figures meet the targets it is there to show."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "normal_modes.py"
+
+
+def test_the_quick_benchmark_writes_rows_that_meet_the_targets(tmp_path):
+    out = tmp_path / "rows.jsonl"
+    subprocess.run([sys.executable, SCRIPT, "--quick", "--out", out], check=True, capture_output=True)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert all({"commit", "machine", "seed", "compile_seconds"} <= row.keys() for row in rows)
+    default = next(row for row in rows if row.get("mesh", "").startswith("default"))
+    assert default["worst_error_against_kraken"] < 3e-3
+    assert default["worst_error_against_kraken_one_frequency"] < 1e-2
+    rates = [row for row in rows if row["measure"] == "rate"]
+    assert rates
+    assert all(row["failures"] == 0 for row in rates)
+    assert (
+        rates[0]["cpu_ms_per_environment"] < 60
+    )  # KRAKEN's; the margin is wide so that a busy machine passes

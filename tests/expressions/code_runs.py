@@ -91,7 +91,8 @@ import * as m from "./model.mjs";
 const [file, n] = [process.argv[2], Number(process.argv[3])];
 const raw = fs.readFileSync(file);
 const all = new Float64Array(raw.buffer, raw.byteOffset, raw.length/8);
-const x = all.subarray(0, n*m.nX), z = all.subarray(n*m.nX, n*(m.nX + m.nLatent)), y = all.subarray(n*(m.nX + m.nLatent));
+const x = all.subarray(0, n*m.nX), rest = all.subarray(n*m.nX);
+const z = rest.subarray(0, n*m.nLatent), y = rest.subarray(n*m.nLatent);
 const out = [new Float64Array(n*m.nLatent), new Float64Array(n*m.nX), new Float64Array(n), new Float64Array(n)];
 const draws = new Float64Array(n*m.nX);
 for (let i = 0; i < n; i++) {

@@ -7,6 +7,7 @@ import pytest
 import sympy
 from mpmath import mp
 from numpy.testing import assert_allclose
+from scipy.stats import ks_2samp, spearmanr
 
 from expressions.code_runs import RUNNERS, Inputs, Results
 from expressions.expression_models import conditional, make, sparse, spread
@@ -25,7 +26,9 @@ def joint_of_one(key):
 FLOWS = {
     "dense": lambda key: build_flow(key, 3, architecture=Architecture(n_blocks=2)),
     "sparse": lambda key: sparse(build_flow(key, 4, architecture=Architecture(n_blocks=3))),
-    "every primitive": lambda key: build_flow(key, 2, architecture=Architecture(n_blocks=1, n_layers=1, library=LIBRARY)),
+    "every primitive": lambda key: build_flow(
+        key, 2, architecture=Architecture(n_blocks=1, n_layers=1, library=LIBRARY)
+    ),
     "leaky ReLU": lambda key: build_flow(key, 3, architecture=Architecture(subnet="mlp", width=8, n_blocks=1)),
     "conditional": lambda key: conditional(key, n_blocks=1),
     "conditioning network": lambda key: sparse(conditional(key, n_blocks=2, n_features=3), 0.3),
@@ -33,72 +36,64 @@ FLOWS = {
     "bounded": lambda key: make("bounded"),
     "polar": lambda key: make("polar"),
     "tails": lambda key: make("tails"),
-    "split": lambda key: build_flow(
-        key, 2, rows=np.random.default_rng(0).normal(size=(500, 2)) + [[4.0, 0.0]] * 250 + [[-4.0, 0.0]] * 250,
-        architecture=Architecture(n_blocks=1, charts=("split",)),
-    ) if False else make("linear"),
+    "split": lambda key: make("split"),
+    "formulas": lambda key: make("formulas"),
     "one variable": lambda key: make("padded"),
     "joint of one variable": joint_of_one,
 }  # fmt: skip
 N_ROWS = 10_000
 
 
-def inputs_of(flow, n=N_ROWS):
+def case_of(flow, n=N_ROWS):
+    """Rows, and what the model makes of them. Run without compiling, which would take longer than running."""
     rng = np.random.default_rng(5)
+    z = rng.normal(size=(n, flow.bijection.dim))
     y = rng.normal(size=(n, flow.condition_dim))
+    condition, observation, latent = None, (y if flow.condition_dim else None), z.copy()
     if flow.condition_map is not None:
         fixed = flow.condition_map.standardise
-        y = np.array(fixed.shift) + np.array(fixed.scale) * y
-    z = rng.normal(size=(n, flow.bijection.dim))
+        y = condition = observation = np.array(fixed.shift) + np.array(fixed.scale) * y
+    elif flow.noise:
+        latent[:, : flow.n_observed] = y + np.array(flow.noise) * z[:, : flow.n_observed]
     with jax.disable_jit():
-        x, _ = flow.inverse(rng.normal(size=z.shape), y if flow.condition_map is not None else None)
-    return Inputs(x, z, y)
-
-
-def results_of(flow, inputs):
-    y = inputs.y if flow.condition_dim else None
-    given = y if flow.condition_map is not None else None
-    with jax.disable_jit():
-        forward, log_det = flow.forward(inputs.x, given)
-        inverse, _ = flow.inverse(inputs.z, given)
-        log_prob = flow.log_prob(inputs.x, y)
-        draw = jax.vmap(flow.draw_one, in_axes=(0, None if y is None else 0))(jnp.asarray(inputs.z), y)
-    return Results(forward, inverse, log_det, log_prob, np.asarray(draw))
+        inverse, _ = flow.inverse(z, condition)
+        draw = flow.inverse(latent, condition)[0] if flow.noise else inverse
+        forward, log_det = flow.forward(draw, condition)
+        log_prob = None if flow.n_padding else flow.log_prob(draw, observation)
+    if flow.n_padding:  # 32 nodes a row: here compiling is quicker
+        log_prob = flow.log_prob(draw, observation)
+    return Inputs(draw, z, y), Results(forward, inverse, log_det, log_prob, draw)
 
 
 @pytest.fixture(scope="module", params=FLOWS)
 def case(request):
     flow = FLOWS[request.param](jax.random.key(2))
-    inputs = inputs_of(flow)
-    return flow, extract(flow), inputs, results_of(flow, inputs)
+    return extract(flow), *case_of(flow)
 
 
 @pytest.mark.parametrize("language", RUNNERS)
 def test_code_gives_the_models_numbers(case, language, tmp_path):
-    _, expressions, inputs, expected = case
+    expressions, inputs, expected = case
     found = RUNNERS[language](generate(expressions, language), inputs, tmp_path)
     for name in vars(expected):
         assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize("language", RUNNERS)
-def test_code_samples_the_models_density(language, tmp_path):
+@pytest.fixture(scope="module")
+def box():
     flow = make("bounded")
-    inputs = inputs_of(flow)
-    samples = RUNNERS[language](generate(extract(flow), language), inputs, tmp_path, samples=True)
-    expected = flow.sample(jax.random.key(1), len(samples))
-    low, high = flow.bijection.bijections[0].low, flow.bijection.bijections[0].high
-    for i, (a, b) in enumerate(zip(low, high, strict=True)):
-        assert a is None or np.all(samples[:, i] >= a)
-        assert b is None or np.all(samples[:, i] <= b)
-    levels = np.linspace(0.05, 0.95, 19)
-    spread_of = np.std(expected, axis=0)
-    assert_allclose(
-        np.quantile(samples, levels, axis=0) / spread_of,
-        np.quantile(expected, levels, axis=0) / spread_of,
-        atol=0.08,
-    )
-    assert np.abs(np.corrcoef(samples[:-1, 0], samples[1:, 0])[0, 1]) < 0.05
+    return flow.bijection.bijections[0], extract(flow), *case_of(flow)
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_code_samples_the_models_density_inside_its_bounds(box, language, tmp_path):
+    bounds, expressions, inputs, expected = box
+    samples = RUNNERS[language](generate(expressions, language), inputs, tmp_path, samples=True)
+    for column, drawn, low, high in zip(samples.T, expected.draw.T, bounds.low, bounds.high, strict=True):
+        assert low is None or np.all(column >= low)
+        assert high is None or np.all(column <= high)
+        assert ks_2samp(column, drawn).pvalue > 1e-3
+        assert abs(spearmanr(column[:-1], column[1:]).statistic) < 0.04
 
 
 def functions_of_normal():
@@ -151,7 +146,7 @@ EXPRESSIONS = [
     2 * Phi(a) / Phi(b) - PhiInverse(Phi(a) * 0.5) ** 2,
     sympy.log(2 + sympy.cos(a)) * sympy.sin(2 * sympy.pi * b) - sympy.sech(a) - sympy.sinc(b),
     -((a - b) * (a + 3)) - (-(a**2)) - -b * sympy.Max(-a, -2),
-    sympy.Add(*(sympy.Float(k) / 7 * a**k / 2**k for k in range(200))) / 1e3 if False else a,
+    sympy.Add(*(sympy.Float(k / 7) * sympy.sin(k * a) for k in range(80))),
 ]  # fmt: skip
 
 
@@ -165,15 +160,25 @@ def function_programs():
     return forward, Program(latent, (), (), latent[:2], sympy.S.Zero)
 
 
-@pytest.mark.parametrize("language", [*RUNNERS, "jax"])
-def test_every_function_means_what_sympy_means(language, tmp_path):
+@pytest.fixture(scope="module")
+def function_values():
     rng = np.random.default_rng(1)
-    points = np.concatenate(
-        [rng.normal(scale=2, size=(60, 2)), [[0.0, 0.5], [2.0, 2.0], [-1.0, 2.0], [0.5, -2.0]]]
-    )
-    expected = np.array(
-        [[float(e.evalf(30, subs={a: x, b: y})) for e in EXPRESSIONS] for x, y in points]
-    )  # fmt: skip
+    corners = [[0.0, 0.5], [2.0, 2.0], [-1.0, 2.0], [0.5, -2.0]]
+    points = np.concatenate([rng.normal(scale=2, size=(12, 2)), corners])
+
+    def exact(expression, point):
+        return float(
+            expression.subs({s: sympy.Float(float(v), 40) for s, v in zip((a, b), point, strict=True)}).evalf(
+                30
+            )
+        )
+
+    return points, np.array([[exact(e, point) for e in EXPRESSIONS] for point in points])
+
+
+@pytest.mark.parametrize("language", [*RUNNERS, "jax"])
+def test_every_function_means_what_sympy_means(function_values, language, tmp_path):
+    points, expected = function_values
     forward, inverse = function_programs()
     if language == "jax":
         from isr.expressions.code_jax_functions import run
@@ -193,17 +198,27 @@ HOSTILE = (
 )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def hostile():
+    shape = Architecture(n_blocks=1, n_layers=1)
+    flow = sparse(build_flow(jax.random.key(0), len(HOSTILE), architecture=shape), 0.03)
+    return extract(flow, HOSTILE, units={"x": "*/ m\n"}), *case_of(flow, 20)
+
+
 @pytest.mark.parametrize("language", RUNNERS)
-def test_hostile_names_stay_inside_comments(language, tmp_path):
-    flow = sparse(build_flow(jax.random.key(0), len(HOSTILE), architecture=Architecture(n_blocks=1)), 0.02)
-    inputs = inputs_of(flow, 20)
-    expected = results_of(flow, inputs)
-    expressions = extract(flow, HOSTILE, units={"x": "*/ m\n"})
+def test_hostile_names_stay_inside_comments(hostile, language, tmp_path):
+    expressions, inputs, expected = hostile
     source = generate(expressions, language)
     found = RUNNERS[language](source, inputs, tmp_path)
     assert_allclose(found.forward, expected.forward, rtol=1e-9, atol=1e-9)
     assert_allclose(found.inverse, expected.inverse, rtol=1e-9, atol=1e-9)
-    for text in ("</script", "<!--", "\u2028", "\u202e", "??/", "*/ int main"):
+    for text in (
+        "</script",
+        "<!--",
+        "\u2028",
+        "\u202e",
+        *(["??/", "*/ int main"] if language == "c" else []),
+    ):
         assert text not in source
     assert "θ₁ (°)" in source
 
@@ -214,14 +229,10 @@ def test_the_same_equations_give_the_same_source(language):
     assert first == second
 
 
-@pytest.mark.parametrize("language", RUNNERS)
-def test_equations_of_the_condition_alone_are_prepared_once(language, tmp_path):
-    flow = conditional(jax.random.key(0), n_blocks=1, n_layers=1, n_features=2)
-    source = generate(extract(flow), language)
-    assert ("isr_inverse_prepare" in source) == (language != "python")
-    inputs = inputs_of(flow, 50)
-    found, expected = RUNNERS[language](source, inputs, tmp_path), results_of(flow, inputs)
-    assert_allclose(found.draw, expected.draw, rtol=1e-9)
+@pytest.mark.parametrize("language", ["c", "javascript"])
+def test_equations_of_the_condition_alone_are_prepared_once(language):
+    flow = sparse(conditional(jax.random.key(0), n_blocks=1, n_layers=1, n_features=2), 0.3)
+    assert "isr_inverse_prepare" in generate(extract(flow), language)
 
 
 def test_long_programs_are_cut_into_functions_that_v8_compiles():
@@ -249,7 +260,7 @@ def test_a_constant_that_is_not_finite_is_refused(language):
 def test_a_function_without_a_form_is_named(language):
     x, z = sympy.symbols("x z", real=True)
     forward = Program((x,), (), (), (sympy.LambertW(x),), sympy.S.Zero)
-    with pytest.raises(ValueError, match="LambertW.*elementary functions"):
+    with pytest.raises(ValueError, match=r"LambertW.*elementary functions"):
         generate(Subject(forward, Program((z,), (), (), (z,), sympy.S.Zero), ("x",)), language)
 
 

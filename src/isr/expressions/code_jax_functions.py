@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import sympy
 from jax.scipy.special import erf, erfc, erfinv, ndtr, ndtri
 from sympy.codegen.cfunctions import expm1, log1p
+from sympy.printing.codeprinter import CodePrinter
 
 from isr.expressions.code_linear import LinearForms, linear_forms, weighed
 from isr.expressions.code_support import Subject, pad_nodes
@@ -141,9 +142,11 @@ class _Trace:
         for kind, function in _OPERATIONS.items():
             if isinstance(expression, kind):
                 return function(*(self.value(a) for a in expression.args))
-        rewritten = expression.rewrite(sympy.Piecewise)
-        if rewritten != expression:
-            return self.value(rewritten)
+        if type(expression).__name__ in CodePrinter._rewriteable_functions:
+            simpler, _ = CodePrinter._rewriteable_functions[type(expression).__name__]
+            rewritten = expression.rewrite(getattr(sympy, simpler))
+            if rewritten != expression:
+                return self.value(rewritten)
         raise ValueError(
             f"no JAX form is known for {type(expression).__name__}; "
             "build the primitive's symbol form from elementary functions"

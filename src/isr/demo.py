@@ -28,8 +28,7 @@ def run(out: Callable[[str], object] = print, folder: str | Path = "demo") -> Ch
         out: Takes each piece of text.
         folder: Where the page goes; made when it is not there.
     """
-    with jax.enable_x64(True):
-        flow = banana_law()
+    flow = banana_law()
     expressions = extract(flow, ["x0", "x1"])
     out("The Banana: x0 ~ N(0, 2²), x1 ~ N(0.2 (x0² - 4), 1). Its exact law as a model, forward:\n")
     out(_indented(expressions.text("forward", unicode=True)))
@@ -73,8 +72,9 @@ def banana_law() -> Flow:
         array([[1., 0.]])
     """
     # One hidden square unit a network. s1 = -ln 2, t1 = s2 = 0, t2 = 0.8 - 0.8 v1².
-    first = _one_square(last_weights=(0.0, 0.0), last_biases=(-np.log(2.0), 0.0))
-    second = _one_square(last_weights=(0.0, -0.8), last_biases=(0.0, 0.8))
+    with jax.enable_x64(True):
+        first = _one_square(last_weights=(0.0, 0.0), last_biases=(-np.log(2.0), 0.0))
+        second = _one_square(last_weights=(0.0, -0.8), last_biases=(0.0, 0.8))
     return Flow(Coupling(first, second, split=1, dim=2, clamp=None, guard=None))
 
 

@@ -34,7 +34,7 @@ def one_primitive(name):
 
 
 def tails(key):
-    flow = build_flow(key, 3, architecture=Architecture(charts=("sinh_arcsinh",)))
+    flow = build_flow(key, 3, architecture=Architecture(n_blocks=1, n_layers=1, charts=("sinh_arcsinh",)))
     chart = flow.bijection.bijections[0]
     bent = eqx.tree_at(
         lambda c: (c.log_tail, c.skew), chart, (jnp.array([0.3, 0.0, -0.2]), jnp.array([0.1, 0.0, -0.4]))
@@ -43,24 +43,24 @@ def tails(key):
 
 
 def polar(key):
-    flow = build_flow(key, 3, architecture=Architecture(n_blocks=1, charts=("polar",)))
+    flow = build_flow(key, 3, architecture=Architecture(n_blocks=1, n_layers=1, charts=("polar",)))
     return eqx.tree_at(lambda f: f.bijection.bijections[0].centre, flow, jnp.array([0.3, -4.0]))
 
 
 def shifted(key):
-    flow = build_flow(key, 3)
+    flow = build_flow(key, 3, architecture=Architecture(n_blocks=1, n_layers=1))
     return Flow(Chain((Shift(jnp.array([0.5, 0.0, -2.0])), *flow.bijection.bijections)))
 
 
 def linear(key):
-    flow = build_flow(key, 3, architecture=Architecture(mixing="linear"))
+    flow = build_flow(key, 3, architecture=Architecture(n_layers=1, mixing="linear"))
     matrix = jnp.array([[1.0, 0.0, 0.3], [0.2, -1.5, 0.0], [0.0, 0.0, 0.7]])
     return eqx.tree_at(lambda f: f.bijection.bijections[0].matrix, flow, matrix)
 
 
 def split(key):
     chart = Split(jnp.array(0.3), jnp.array([-2.0, 1.5]), jnp.array([-0.3, 0.2]), cut=0.1, variable=1, dim=3)
-    flow = build_flow(key, 3, architecture=Architecture(n_blocks=1))
+    flow = build_flow(key, 3, architecture=Architecture(n_blocks=1, n_layers=1))
     return Flow(Chain((spread([0, 0.2, 0], [1, 0.5, 1]), chart, *flow.bijection.bijections)))
 
 
@@ -75,7 +75,10 @@ def formulas(key):
 
 def bounded(key):
     box = Bounded((0.0, None, 2.0, None), (1.0, 5.0, None, None))
-    return build_flow(key, 4, bounds=box, standardise=spread([0, 1, 0, 0], [1, 2, 1, 0.5]))
+    fixed = spread([0, 1, 0, 0], [1, 2, 1, 0.5])
+    return build_flow(
+        key, 4, bounds=box, standardise=fixed, architecture=Architecture(n_blocks=1, n_layers=1)
+    )
 
 
 def conditional(key, **shape):
@@ -90,15 +93,28 @@ def conditional(key, **shape):
 
 
 def joint(key):
-    return build_flow(key, 4, noise=(0.1, 0.2), standardise_condition=spread([1, -1], [2, 0.5]))
+    fixed = spread([1, -1], [2, 0.5])
+    return build_flow(
+        key,
+        4,
+        noise=(0.1, 0.2),
+        standardise_condition=fixed,
+        architecture=Architecture(n_blocks=1, n_layers=1),
+    )
+
+
+def leaky_relu(key):
+    return build_flow(key, 3, architecture=Architecture(n_blocks=1, subnet="mlp", width=6))
 
 
 def padded(key):
-    return build_flow(key, 1, condition_dim=1, standardise=spread([3], [2]))
+    shape = Architecture(n_blocks=2, n_layers=1)
+    return build_flow(key, 1, condition_dim=1, standardise=spread([3], [2]), architecture=shape)
 
 
 def far_from_zero(key):
-    return build_flow(key, 2, standardise=spread([1e7, -1e7], [0.5, 1.0]))
+    shape = Architecture(n_blocks=1, n_layers=1)
+    return build_flow(key, 2, standardise=spread([1e7, -1e7], [0.5, 1.0]), architecture=shape)
 
 
 MODELS = {
@@ -110,8 +126,8 @@ MODELS = {
     "dense skip": lambda key: build_flow(key, 3, architecture=Architecture(skip=True)),
     "no clamp, no guard": lambda key: build_flow(key, 2, architecture=Architecture(clamp=None, guard=None)),
     "odd clamp": lambda key: build_flow(key, 2, architecture=Architecture(clamp=1.7, guard=2.5)),
-    "leaky ReLU": lambda key: build_flow(key, 3, architecture=Architecture(subnet="mlp", width=8)),
-    "sparse leaky ReLU": lambda key: sparse(build_flow(key, 3, architecture=Architecture(subnet="mlp", width=8))),
+    "leaky ReLU": leaky_relu,
+    "sparse leaky ReLU": lambda key: sparse(leaky_relu(key), share=0.3),
     "tails": tails,
     "polar": polar,
     "shifted": shifted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import sympy
@@ -26,7 +26,7 @@ def _(bijection: Bounded, values: Values, context: Context) -> Mapped:
     for i, (x, low, high) in enumerate(zip(values, bijection.low, bijection.high, strict=True)):
         u = x
         if low is not None and high is not None:
-            u = PhiInverse(held(scaled(x, low, high - low, write, "bounds"), EDGE, 1 - EDGE))
+            u = _quantile(held(scaled(x, low, high - low, write, "bounds"), EDGE, 1 - EDGE))
             u = write.name(u, f"w_{i + 1}", part="bounds", role="unbounded")
             log_dets += [HALF_LOG_2PI + u**2 / 2, number(-np.log(high - low))]
         elif low is not None:
@@ -46,7 +46,7 @@ def _(bijection: Bounded, values: Values, context: Context) -> Mapped:
         x, label = z, f"w_{i + 1}"
         if low is not None and high is not None:
             u = write.name(z, label, part="bounds", role="unbounded")
-            x = number(low) + number(high - low) * Phi(u)
+            x = number(low) + number(high - low) * _share(u)
             log_dets += [-HALF_LOG_2PI - u**2 / 2, number(np.log(high - low))]
         elif low is not None:
             u = write.name(held(z, None, LARGEST_EXPONENT), label, part="bounds", role="guard")
@@ -68,7 +68,7 @@ def _(bijection: Polar, values: Values, context: Context) -> Mapped:
     a, b = name(values[i] - number(centre[0]), "dx"), name(values[j] - number(centre[1]), "dy")
     log_radius = name(sympy.log(a**2 + b**2) / 2, "log_radius")
     share = sympy.Rational(1, 2) + sympy.atan2(b, a) / (2 * sympy.pi)
-    u = name(PhiInverse(held(folded(share), EDGE, 1 - EDGE)), "angle")
+    u = name(_quantile(held(folded(share), EDGE, 1 - EDGE)), "angle")
     images = list(values)
     images[i], images[j] = log_radius, u
     return images, -2 * log_radius - HALF_LOG_2PI + u**2 / 2
@@ -81,7 +81,7 @@ def _(bijection: Polar, values: Values, context: Context) -> Mapped:
     centre = np.asarray(bijection.centre, np.float64)
     log_radius = name(held(values[i], -80.0, 80.0), "log_radius")
     u = name(values[j], "angle")
-    turn = name(2 * sympy.pi * (Phi(u) - sympy.Rational(1, 2)), "turn")
+    turn = name(2 * sympy.pi * (_share(u) - sympy.Rational(1, 2)), "turn")
     images = list(values)
     images[i] = name(number(centre[0]) + exponential(log_radius) * sympy.cos(turn), "px")
     images[j] = name(number(centre[1]) + exponential(log_radius) * sympy.sin(turn), "py")
@@ -133,8 +133,8 @@ def _(bijection: Split, values: Values, context: Context) -> Mapped:
         name((x - number(c)) * number(1 / w), what)
         for what, c, w in zip("ab", chart.centres, chart.widths, strict=True)
     )
-    below = PhiInverse(held(number(chart.left_share) * Phi(held(a, None, chart.a_cut)), LOWEST, None))
-    above = -PhiInverse(held(number(chart.right_share) * Phi(held(-b, None, -chart.b_cut)), LOWEST, None))
+    below = _quantile(held(number(chart.left_share) * _share(held(a, None, chart.a_cut)), LOWEST, None))
+    above = -_quantile(held(number(chart.right_share) * _share(held(-b, None, -chart.b_cut)), LOWEST, None))
     u = name(_either(left, below, above), "u")
     images = list(values)
     images[bijection.variable] = u
@@ -148,10 +148,10 @@ def _(bijection: Split, values: Values, context: Context) -> Mapped:
     name = lambda value, what: context.write.name(value, label.format(what), part="split", role=what)  # noqa: E731
     u = name(values[bijection.variable], "u")
     left = u < number(chart.balance)
-    share = held(Phi(u) * number(1 / chart.left_share), LOWEST, float(ndtr(chart.a_cut)))
-    a = name(PhiInverse(share), "a")
-    share = held(Phi(-u) * number(1 / chart.right_share), LOWEST, float(ndtr(-chart.b_cut)))
-    b = name(-PhiInverse(share), "b")
+    share = held(_share(u) * number(1 / chart.left_share), LOWEST, float(ndtr(chart.a_cut)))
+    a = name(_quantile(share), "a")
+    share = held(_share(-u) * number(1 / chart.right_share), LOWEST, float(ndtr(-chart.b_cut)))
+    b = name(-_quantile(share), "b")
     below, above = (
         number(c) + number(w) * standard
         for c, w, standard in zip(chart.centres, chart.widths, (a, b), strict=True)
@@ -197,3 +197,11 @@ class _SplitNumbers:
 
 def _either(condition: Any, first: sympy.Expr, second: sympy.Expr) -> sympy.Expr:
     return sympy.Piecewise((first, condition), (second, True))
+
+
+def _share(u: sympy.Expr) -> sympy.Expr:
+    return cast(sympy.Expr, Phi(u))
+
+
+def _quantile(p: sympy.Expr) -> sympy.Expr:
+    return cast(sympy.Expr, PhiInverse(p))

@@ -8,6 +8,8 @@ Naming an intermediate is free, and it is counted once however often it is read.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sympy
 
 from isr.expressions.program import Program
@@ -47,7 +49,7 @@ def _equations(program: Program) -> tuple[sympy.Expr, ...]:
     return program.expressions[:-1]
 
 
-def _cost(e: sympy.Expr) -> int:
+def _cost(e: Any) -> int:
     if e.is_Symbol:
         return PRIMITIVES["id"].cost
     if e.is_number:
@@ -88,7 +90,7 @@ def _function_cost(e: sympy.Expr) -> int:
     return primitive.cost if primitive else FUNCTION_COST
 
 
-def _constants(e: sympy.Expr) -> int:
+def _constants(e: Any) -> int:
     if e.is_number:
         return 0 if e in (1, -1, sympy.pi, 0) else 1
     if e.is_Pow and e.exp.is_number:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from isr.expressions.program import Program
+from isr.expressions.program import Program, replaced
 
 
 class ExpressionTooLarge(ValueError):
@@ -54,12 +54,12 @@ def compose(program: Program, *, max_operations: int = 1000) -> Composed:
         )
     values: dict[sympy.Basic, sympy.Expr] = {}
     for assignment in program.assignments:
-        values[assignment.target] = assignment.value.xreplace(values)
+        values[assignment.target] = replaced(assignment.value, values)
     return Composed(
         inputs=program.inputs,
         conditions=program.conditions,
-        outputs=tuple(e.xreplace(values) for e in program.outputs),
-        log_det=program.log_det.xreplace(values),
+        outputs=tuple(replaced(e, values) for e in program.outputs),
+        log_det=replaced(program.log_det, values),
         output_symbols=program.output_symbols,
     )
 

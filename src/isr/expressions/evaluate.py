@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import sympy
@@ -38,7 +39,7 @@ class _Printer(NumPyPrinter):
     def _print_Integer(self, expr: sympy.Integer) -> str:
         return f"({expr.p}.0)"
 
-    def _print_Pow(self, expr: sympy.Pow, rational: bool = False) -> str:
+    def _print_Pow(self, expr: Any, rational: bool = False) -> str:
         base, power = f"({self._print(expr.base)})", expr.exp
         if power == -1:
             return f"(1.0/{base})"
@@ -75,7 +76,7 @@ def compile_numpy(program: Program, parameters: tuple[sympy.Symbol, ...] = ()) -
         modules=[_FUNCTIONS, "numpy"],
         printer=_Printer(),
         # The assignments are the common subexpressions already; looking for more would be slow.
-        cse=lambda expressions: (replacements, expressions),
+        cse=cast(bool, lambda expressions: (replacements, expressions)),
         docstring_limit=-1,
     )
 

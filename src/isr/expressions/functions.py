@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sympy
 from mpmath import mp
+
+
+def _argument(function: sympy.Function) -> Any:
+    return function.args[0]
 
 
 class Phi(sympy.Function):
@@ -14,10 +20,10 @@ class Phi(sympy.Function):
 
     def _eval_evalf(self, prec: int):
         with mp.workprec(prec + 10):
-            return sympy.Float(mp.ncdf(self.args[0]._to_mpmath(prec + 10)), precision=prec)
+            return sympy.Float(mp.ncdf(_argument(self)._to_mpmath(prec + 10)), precision=prec)
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
-        u = self.args[0]
+        u = _argument(self)
         return sympy.exp(-(u**2) / 2) / sympy.sqrt(2 * sympy.pi)
 
     def _latex(self, printer, exp=None) -> str:
@@ -33,7 +39,7 @@ class PhiInverse(sympy.Function):
 
     def _eval_evalf(self, prec: int):
         with mp.workprec(prec + 10):
-            p = self.args[0]._to_mpmath(prec + 10)
+            p = _argument(self)._to_mpmath(prec + 10)
             return sympy.Float(mp.sqrt(2) * mp.erfinv(2 * p - 1), precision=prec)
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:

@@ -65,7 +65,7 @@ class _Printer(MathMLPresentationPrinter):
     def _print_Max(self, expr: sympy.Expr) -> Any:
         return self._applied(self._element("mi", "max"), expr.args)
 
-    def _print_Piecewise(self, expr: sympy.Piecewise) -> Any:
+    def _print_Piecewise(self, expr: Any) -> Any:
         rows = []
         for value, condition in expr.args:
             word = self._element("mtext", "otherwise" if condition is sympy.true else "if ")

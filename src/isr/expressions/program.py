@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import sympy
 
@@ -89,6 +90,11 @@ class Program:
         from isr.expressions.mathml import mathml
 
         return mathml(self)
+
+
+def replaced(expression: sympy.Expr, table: Mapping[Any, Any]) -> sympy.Expr:
+    """Return an expression with whatever ``table`` names exchanged."""
+    return cast(sympy.Expr, expression.xreplace(dict(table)))
 
 
 def without_dead_code(program: Program) -> Program:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import sympy
 from jaxtyping import Float
 
 from isr.expressions.evaluate import compile_numpy, evaluate
-from isr.expressions.program import Program, without_dead_code
+from isr.expressions.program import Program, replaced, without_dead_code
 from isr.expressions.text import number_text
 from isr.expressions.writer import folded, number
 
@@ -150,7 +151,7 @@ def _closed(program: Program, symbols: tuple[sympy.Symbol, ...], values: list[fl
 
 
 def _replaced(program: Program, table: dict) -> Program:
-    return program.with_expressions(tuple(e.xreplace(table) for e in program.expressions))
+    return program.with_expressions(tuple(replaced(e, table) for e in program.expressions))
 
 
 def tidied(program: Program) -> Program:
@@ -158,7 +159,7 @@ def tidied(program: Program) -> Program:
     known: dict[sympy.Basic, sympy.Expr] = {}
     kept = []
     for assignment in program.assignments:
-        value = folded(assignment.value.xreplace(known))
+        value = folded(replaced(assignment.value, known))
         if value.is_number or value.is_Symbol:
             known[assignment.target] = value
         else:
@@ -166,8 +167,8 @@ def tidied(program: Program) -> Program:
     shorter = replace(
         program,
         assignments=tuple(replace(a, value=value) for a, value in kept),
-        outputs=tuple(folded(e.xreplace(known)) for e in program.outputs),
-        log_det=program.log_det.xreplace(known),
+        outputs=tuple(folded(replaced(e, known)) for e in program.outputs),
+        log_det=replaced(program.log_det, known),
     )
     return without_dead_code(shorter)
 
@@ -190,11 +191,11 @@ def _without_idle_guards(program: Program, judge: _Judge) -> Program:
     reached, _ = evaluate(probe, judge.rows, judge.y)
     idle = set()
     for limit, column in zip(limits, reached.T, strict=True):
-        bound = float(next(a for a in limit.args if a.is_number))
+        bound = float(_bound(limit))
         if np.all(column < bound) if isinstance(limit, sympy.Min) else np.all(column > bound):
             idle.add(limit)
 
-    def stripped(e: sympy.Expr) -> sympy.Expr:
+    def stripped(e: Any) -> Any:
         if not e.has(sympy.Min, sympy.Max):
             return e
         if e in idle:
@@ -204,12 +205,16 @@ def _without_idle_guards(program: Program, judge: _Judge) -> Program:
     return tidied(program.with_expressions(tuple(stripped(e) for e in program.expressions)))
 
 
-def _is_limit(e: sympy.Expr) -> bool:
+def _is_limit(e: Any) -> bool:
     return len(e.args) == 2 and sum(bool(a.is_number) for a in e.args) == 1
 
 
-def _inner(e: sympy.Expr) -> sympy.Expr:
-    return next(a for a in e.args if not a.is_number)  # type: ignore[return-value]
+def _inner(e: Any) -> sympy.Expr:
+    return next(a for a in e.args if not a.is_number)
+
+
+def _bound(e: Any) -> sympy.Expr:
+    return next(a for a in e.args if a.is_number)
 
 
 def _rewritten(program: Program, rewrite: Callable) -> Program:

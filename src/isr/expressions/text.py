@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
@@ -46,7 +47,7 @@ class _UnicodePrinter(EquationPrinter):
         inner, low, high = guard
         return f"clip({self._print(inner)}, {self._print(low)}, {self._print(high)})"
 
-    def _print_Piecewise(self, expr: sympy.Piecewise) -> str:
+    def _print_Piecewise(self, expr: Any) -> str:
         cases = [f"{self._print(e)} if {self._print(c)}" for e, c in expr.args[:-1]]
         return f"{{{', '.join(cases)}, else {self._print(expr.args[-1].expr)}}}"
 
@@ -95,12 +96,12 @@ def number_text(value: float, digits: int | None) -> str:
     return repr(value) if digits is None else f"{value:.{digits}g}"
 
 
-def as_guard(expr: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr, sympy.Expr] | None:
+def as_guard(expr: Any) -> tuple[sympy.Expr, sympy.Expr, sympy.Expr] | None:
     """Return (value, low, high) when an expression holds a value inside two numbers, else None."""
     if not isinstance(expr, sympy.Min) or len(expr.args) != 2:
         return None
-    numbers = [a for a in expr.args if a.is_number]
-    inner = [a for a in expr.args if isinstance(a, sympy.Max) and len(a.args) == 2]
+    numbers: list[Any] = [a for a in expr.args if a.is_number]
+    inner: list[Any] = [a for a in expr.args if isinstance(a, sympy.Max) and len(a.args) == 2]
     if len(numbers) != 1 or len(inner) != 1:
         return None
     lows = [a for a in inner[0].args if a.is_number]

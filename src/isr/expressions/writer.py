@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import sympy
 from sympy.core.add import _addsort
@@ -59,7 +60,7 @@ def number(value: float) -> sympy.Expr:
     """Return a number for a formula: whole ones as integers, the others with all the digits of a double.
 
     Example:
-        >>> number(2.0), number(0.1)
+        >>> number(2.0), float(number(0.1))
         (2, 0.1)
     """
     value = float(value)
@@ -83,7 +84,7 @@ def linear(terms: Sequence[tuple[sympy.Expr, sympy.Expr]], constant: sympy.Expr)
     _addsort(products)
     if constant != 0:
         products.insert(0, constant)
-    return sympy.Add._from_args(products, is_commutative=True)
+    return cast(sympy.Expr, sympy.Add._from_args(products, is_commutative=True))
 
 
 def exponential(value: sympy.Expr) -> sympy.Expr:

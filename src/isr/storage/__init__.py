@@ -1,0 +1,117 @@
+"""Saved models: one safetensors file with the numbers, the structure and where they come from.
+
+A file is data only: loading never runs code from it, builds nothing but the classes it knows and needs no training
+code. Its checksum covers every byte, so any damage is seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+
+from isr.storage.bundle import Bundle, ModelFileError
+from isr.storage.layout import SCHEMA, from_bytes, to_bytes
+
+__all__ = [
+    "SCHEMA",
+    "Bundle",
+    "ModelFileError",
+    "from_bytes",
+    "load",
+    "load_bundle",
+    "save",
+    "save_bundle",
+    "to_bytes",
+]
+
+
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    overwrite: bool = True,
+) -> Path:
+    """Write a model to one file and return its path.
+
+    Args:
+        model: A `Flow` or another module of the library, a `Bundle`, or anything with a ``to_bundle()`` method.
+        path: The file; the name is yours, ``.isr`` is the custom.
+        metadata: Added to the bundle's own.
+        overwrite: Whether an existing file may be replaced. It is replaced in one step or not at all.
+
+    Example:
+        >>> import jax, isr, tempfile, pathlib
+        >>> flow = isr.build_flow(jax.random.key(0), 2)
+        >>> path = save(flow, pathlib.Path(tempfile.mkdtemp()) / "model.isr", metadata={"seed": 0})
+        >>> saved = load(path)
+        >>> saved.metadata["seed"], saved.sample(3).shape
+        (0, (3, 2))
+    """
+    if isinstance(model, Bundle):
+        bundle = model
+    elif hasattr(model, "to_bundle"):
+        bundle = model.to_bundle()
+    elif isinstance(model, eqx.Module):
+        bundle = Bundle(model, kind=type(model).__name__.lower())
+    else:
+        raise TypeError(f"cannot save a {type(model).__name__}; give a flow, a fitted estimator or a Bundle")
+    if metadata:
+        bundle = dataclasses.replace(bundle, metadata={**bundle.metadata, **metadata})
+    return save_bundle(bundle, path, overwrite=overwrite)
+
+
+def load(path: str | os.PathLike[str]) -> Bundle:
+    """Return what `save` wrote, number for number, or raise `ModelFileError` saying what is wrong with the file."""
+    return load_bundle(path)
+
+
+def save_bundle(bundle: Bundle, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
+    """Write a bundle to one file, in one step, and return its path."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; give a file name inside it")
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already; choose another name or pass overwrite=True")
+    _write_in_one_step(target, to_bytes(bundle))
+    return target
+
+
+def load_bundle(path: str | os.PathLike[str]) -> Bundle:
+    """Return the bundle in a file, or raise `ModelFileError` saying what is wrong with it."""
+    source = Path(path)
+    if source.is_dir():
+        raise ModelFileError(f"{source} is a folder, not a saved model; name the file inside it")
+    try:
+        return from_bytes(source.read_bytes())
+    except ModelFileError as error:
+        raise ModelFileError(f"cannot load {source}: {error}") from error
+
+
+def _write_in_one_step(target: Path, data: bytes) -> None:
+    """Readers see the old file or the new one, also after a crash, never a part."""
+    folder = target.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
+    temporary = folder / f".{target.name}.{secrets.token_hex(8)}.tmp"
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # the new name itself must reach the disk as well
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,96 @@
+"""What a file asks of the process that loads it: primitives of the same meaning, and arrays that fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import sympy
+
+from isr.model.coupling import Coupling
+from isr.model.eql import EQL
+from isr.model.flow import Flow
+from isr.model.formula import Formulas
+from isr.model.parameters import cast
+from isr.model.primitives import PRIMITIVES
+from isr.storage.bundle import REMEDY, ModelFileError
+
+
+def primitives_of(tree: Any) -> Iterator[str]:
+    """Names of the primitives a model computes with."""
+    for leaf in jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, EQL | Formulas)):
+        if isinstance(leaf, EQL):
+            yield from (name for name, _ in leaf.library)
+        elif isinstance(leaf, Formulas):
+            yield from (name for formula in leaf.trees for name in _calls(formula))
+
+
+def _calls(formula: tuple[Any, ...]) -> Iterator[str]:
+    if formula[0] == "call":
+        yield formula[1]
+    for part in formula[1:]:
+        if isinstance(part, tuple):
+            yield from _calls(part)
+
+
+def probe(name: str) -> list[float]:
+    """A primitive's values at fixed points: what tells whether a name still means the same function."""
+    primitive = PRIMITIVES[name]
+    if not primitive.arity:
+        return []
+    points = [(-1.7, 0.6), (-0.3, -1.1), (0.4, 2.3), (1.9, 0.8)]
+    return [float(primitive.express(*map(sympy.Float, point[: primitive.arity]))) for point in points]
+
+
+def refuse_unknown_primitives(needed: Mapping[str, list[float]]) -> None:
+    """Raise unless every primitive a file needs is known and gives the values it gave then."""
+    missing = [name for name in needed if name not in PRIMITIVES]
+    if missing:
+        raise ModelFileError(
+            f"it needs the primitive(s) {', '.join(missing)}, which are not known here; "
+            "call isr.register_primitive for each before loading"
+        )
+    for name, values in needed.items():
+        found = probe(name)
+        if len(found) != len(values) or not np.allclose(found, values, rtol=1e-9, atol=1e-12, equal_nan=True):
+            raise ModelFileError(
+                f"the primitive {name!r} known here is not the function of that name it was saved with; "
+                "register the same function before loading"
+            )
+
+
+def refuse_unless_shapes_fit(model: Any) -> None:
+    """Raise unless the arrays of a model fit each other; nothing is computed, JAX only traces the shapes."""
+    with jax.enable_x64(True):
+        model = cast(model, jnp.float64)
+
+        def rows(n: int) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((n,), jnp.float64)
+
+        if isinstance(model, Flow):
+            _refuse_unless_subnetworks_fit(model)
+            y = rows(model.condition_dim) if model.condition_dim else None
+            latent, _ = jax.eval_shape(model.forward_one, rows(model.dim), y)
+            x, _ = jax.eval_shape(model.inverse_one, rows(model.bijection.dim), y)
+            if latent.shape != (model.bijection.dim,) or x.shape != (model.dim,):
+                raise ModelFileError(f"its arrays give {latent.shape} and {x.shape}; {REMEDY}")
+        elif hasattr(model, "n_inputs"):
+            jax.eval_shape(model, rows(model.n_inputs))
+
+
+def _refuse_unless_subnetworks_fit(flow: Flow) -> None:
+    """Tracing lets a width of one or none pass, because such arrays broadcast."""
+    n_features = flow.condition_map.n_features if flow.condition_map is not None else 0
+    for part in jax.tree.leaves(flow, is_leaf=lambda node: isinstance(node, Coupling)):
+        if isinstance(part, Coupling):
+            halves = part.split, part.dim - part.split
+            for network, given, read in ((part.first, *halves), (part.second, *halves[::-1])):
+                found = network.stack, network.n_inputs, network.n_outputs
+                if found != (2, read + n_features, given):
+                    raise ModelFileError(
+                        f"a subnetwork has (stack, inputs, outputs) {found}, expected {(2, read + n_features, given)}; "
+                        f"{REMEDY}"
+                    )

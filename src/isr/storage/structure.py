@@ -1,0 +1,127 @@
+"""A model's structure as plain JSON and back: nested modules, tuples and numbers; arrays stand apart.
+
+Only the classes listed here are ever built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from isr import __version__
+from isr.storage.bundle import REMEDY, ModelFileError
+
+CLASSES = {
+    "Bounded": "isr.model.affine",
+    "Chain": "isr.model.chain",
+    "ConditionMap": "isr.model.condition",
+    "Coupling": "isr.model.coupling",
+    "EQL": "isr.model.eql",
+    "Flow": "isr.model.flow",
+    "Formulas": "isr.model.formula",
+    "Inverted": "isr.model.affine",
+    "Linear": "isr.model.affine",
+    "MLP": "isr.model.mlp",
+    "Permutation": "isr.model.permutation",
+    "Polar": "isr.model.charts",
+    "Shift": "isr.model.affine",
+    "SinhArcsinh": "isr.model.charts",
+    "Split": "isr.model.split",
+    "Standardise": "isr.model.affine",
+}
+"""Every class a file may hold, and where it lives. A new kind of bijection joins by one line."""
+
+_DEEPEST = 150
+_DTYPES = ("float64", "float32", "int64", "int32", "bool")
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def encode(value: Any, tensors: dict[str, np.ndarray], where: str, depth: int = 0) -> Any:
+    """Return ``value`` as JSON-able data, its arrays put into ``tensors``.
+
+    Args:
+        value: Plain data, arrays, and modules of the known classes, nested.
+        tensors: Takes the arrays by name.
+        where: What the value is, for error messages.
+        depth: How deep it lies.
+    """
+    if depth > _DEEPEST:
+        raise ValueError(f"{where} is nested more than {_DEEPEST} levels deep, too deep to save")
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, jax.Array | np.ndarray):
+        array = np.asarray(value)
+        if array.dtype.name not in _DTYPES:
+            raise TypeError(f"cannot save {where}: arrays of {array.dtype}; known: {', '.join(_DTYPES)}")
+        name = f"{len(tensors):05d}"
+        tensors[name] = np.array(array, order="C")
+        return {"array": name, "shape": list(array.shape), "jax": isinstance(value, jax.Array)}
+
+    def inner(part: Any, label: object) -> Any:
+        return encode(part, tensors, f"{where}.{label}", depth + 1)
+
+    if isinstance(value, list):
+        return [inner(part, i) for i, part in enumerate(value)]
+    if isinstance(value, tuple):
+        return {"tuple": [inner(part, i) for i, part in enumerate(value)]}
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError(f"cannot save {where}: a mapping's keys must be text, got {list(value)!r}")
+        return {"dict": {key: inner(part, key) for key, part in value.items()}}
+    name = type(value).__name__
+    if isinstance(value, eqx.Module) and name in CLASSES and _class(name) is type(value):
+        parts = {f.name: inner(getattr(value, f.name), f.name) for f in dataclasses.fields(value)}
+        return {"class": name, "fields": parts}
+    raise TypeError(f"cannot save {where}: a {name} is no plain data and no class that a file may hold")
+
+
+def decode(node: Any, tensors: dict[str, np.ndarray], depth: int) -> Any:
+    """Return what `encode` was given; arrays used are taken out of ``tensors``."""
+    if depth > _DEEPEST:
+        raise ModelFileError(f"it is nested more than {_DEEPEST} levels deep; {REMEDY}")
+    if node is None or isinstance(node, bool | int | float | str):
+        return node
+    if isinstance(node, list):
+        return [decode(part, tensors, depth + 1) for part in node]
+    if "float" in node:
+        return _NOT_FINITE[node["float"]]
+    if "array" in node:
+        array = tensors.pop(node["array"])
+        if list(array.shape) != node["shape"] or array.dtype.name not in _DTYPES:
+            raise ModelFileError(
+                f"array {node['array']} is {array.dtype}{array.shape}, not as described; {REMEDY}"
+            )
+        return jnp.asarray(array) if node["jax"] else array
+    if "tuple" in node:
+        return tuple(decode(part, tensors, depth + 1) for part in node["tuple"])
+    if "dict" in node:
+        return {key: decode(part, tensors, depth + 1) for key, part in node["dict"].items()}
+    return _built(node["class"], {k: decode(v, tensors, depth + 1) for k, v in node["fields"].items()})
+
+
+def _built(name: str, fields: dict[str, Any]) -> eqx.Module:
+    if name not in CLASSES:
+        raise ModelFileError(f"it holds a {name!r}, which this isr {__version__} does not know; upgrade isr")
+    cls = _class(name)
+    known = {f.name for f in dataclasses.fields(cls)}
+    if set(fields) != known:
+        raise ModelFileError(
+            f"its {name} has the fields {sorted(fields)}, expected {sorted(known)}; {REMEDY}"
+        )
+    return cls(**fields)
+
+
+def _class(name: str) -> Any:
+    return getattr(import_module(CLASSES[name]), name)

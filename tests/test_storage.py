@@ -1,0 +1,378 @@
+"""Saving and loading changes nothing, and a file that is not as it was written is refused in words."""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+import sympy
+from numpy.testing import assert_array_equal
+
+import isr
+from expressions.expression_models import MODELS, make
+from isr.model.build import Architecture, build_flow
+from isr.model.eql import build_eql
+from isr.model.mlp import build_mlp
+from isr.model.parameters import cast
+from isr.model.primitives import PRIMITIVES, register_primitive
+from isr.storage import (
+    Bundle,
+    ModelFileError,
+    from_bytes,
+    layout,
+    load,
+    save,
+    save_bundle,
+    structure,
+    to_bytes,
+)
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    return Bundle(
+        make("conditional"),
+        x_names=("length", "mass (kg)", "θ", "sin"),
+        y_names=("depth", "speed"),
+        units={"depth": "m"},
+        kind="ConditionalISR",
+        metadata={
+            "seed": 3, "note": 'quotes " and \\ and \u2028', "loss": float("nan"), "limits": (-np.inf, 1.5),
+            "front": {"nll": np.array([1.0, 2.0]), "chosen": [True, False]}, "sha256": "0" * 64, "none": None,
+        },
+        others={"simpler": build_eql(jax.random.key(1), 2, 1)},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(bundle):
+    return to_bytes(bundle)
+
+
+def assert_same_tree(first, second):
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        assert type(a) is type(b)
+        assert a.dtype == b.dtype
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_flow_comes_back_bit_for_bit(name):
+    flow = make(name)
+    data = to_bytes(Bundle(flow))
+    assert_same_tree(from_bytes(data).flow, flow)
+    assert to_bytes(from_bytes(data)) == data
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_precision_is_kept_whatever_the_reader_prefers(dtype):
+    flow = cast(make("one block"), dtype)
+    with jax.enable_x64(False):
+        assert_same_tree(from_bytes(to_bytes(Bundle(flow))).flow, flow)
+
+
+@pytest.mark.parametrize("build", [build_eql, build_mlp])
+def test_a_subnetwork_alone_is_saved_too(build, tmp_path):
+    network = build(jax.random.key(0), 3, 2)
+    loaded = load(save(network, tmp_path / "network.isr"))
+    assert_same_tree(loaded.model, network)
+    with pytest.raises(TypeError, match=r"holds a (EQL|MLP), not a flow; see \.model"):
+        loaded.sample(3)
+
+
+def test_everything_around_the_model_comes_back(bundle, tmp_path):
+    loaded = load(save(bundle, tmp_path / "arm.isr"))
+    for name in ("x_names", "y_names", "units", "kind"):
+        assert getattr(loaded, name) == getattr(bundle, name)
+    assert np.isnan(loaded.metadata["loss"])
+    assert loaded.metadata["limits"] == (-np.inf, 1.5)
+    assert_array_equal(loaded.metadata["front"]["nll"], [1.0, 2.0])
+    assert isinstance(loaded.metadata["front"]["nll"], np.ndarray)
+    same = [key for key in bundle.metadata if key not in ("loss", "front")]
+    assert {k: loaded.metadata[k] for k in same} == {k: bundle.metadata[k] for k in same}
+    assert_same_tree(loaded.others["simpler"], bundle.others["simpler"])
+
+
+def test_weights_that_are_not_finite_come_back_only_where_they_were_saved():
+    flow = make("linear")
+    broken = eqx.tree_at(lambda f: f.bijection.bijections[0].matrix, flow, jnp.full((3, 3), jnp.nan))
+    assert_same_tree(from_bytes(to_bytes(Bundle(broken))).flow, broken)
+
+
+def test_metadata_given_on_saving_is_added(bundle, tmp_path):
+    loaded = load(save(bundle, tmp_path / "arm.isr", metadata={"seed": 4, "more": 1}))
+    assert loaded.metadata["seed"] == 4
+    assert loaded.metadata["more"] == 1
+    assert loaded.metadata["sha256"] == "0" * 64
+
+
+def test_anything_with_a_bundle_can_be_saved(bundle, tmp_path):
+    class Estimator:
+        def to_bundle(self):
+            return bundle
+
+    assert load(save(Estimator(), tmp_path / "arm.isr")).kind == "ConditionalISR"
+
+
+def test_loading_in_a_fresh_process_needs_no_training_code(tmp_path):
+    flow = build_flow(jax.random.key(0), 2, architecture=Architecture(n_blocks=1, n_layers=1))
+    path = isr.save(Bundle(flow, x_names=("length", "angle")), tmp_path / "model.isr")
+    code = (
+        "import sys, isr, numpy as np\n"
+        "saved = isr.load(sys.argv[1])\n"
+        "np.save(sys.argv[2], saved.sample(5, seed=3))\n"
+        "print(saved.expressions)\n"
+        "heavy = ('isr.training', 'isr.pruning', 'isr.estimators', 'optax', 'matplotlib', 'arviz', 'numba')\n"
+        "print('LOADED', [m for m in sys.modules if m in heavy])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path), str(tmp_path / "x.npy")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "LOADED []" in done.stdout
+    assert "angle" in done.stdout
+    assert_array_equal(np.load(tmp_path / "x.npy"), flow.sample(jax.random.key(3), 5))
+
+
+def test_a_thousand_damaged_bytes_are_each_refused(data):
+    rng = np.random.default_rng(0)
+    head = 8 + int.from_bytes(data[:8], "little")
+    places = np.concatenate(
+        [np.arange(150), rng.integers(150, head, 450), rng.integers(head, len(data), 400)]
+    )
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= rng.integers(1, 256)
+        with pytest.raises(ModelFileError, match="damaged"):
+            from_bytes(bytes(damaged))
+
+
+def test_every_truncation_and_addition_is_refused(data):
+    head = 8 + int.from_bytes(data[:8], "little")
+    lengths = {
+        *range(200),
+        *range(head - 20, head + 20),
+        *range(0, len(data), len(data) // 50),
+        len(data) - 1,
+    }
+    for length in sorted(lengths):
+        with pytest.raises(ModelFileError, match=r"restore it from a backup or save the model again"):
+            from_bytes(data[:length])
+    for more in (b"\0", b"{}", data):
+        with pytest.raises(ModelFileError, match="checksum does not match"):
+            from_bytes(data + more)
+
+
+def forged(change):
+    """A file with a right checksum whose content was changed by ``change``."""
+    data = to_bytes(Bundle(make("linear")))
+    head = 8 + int.from_bytes(data[:8], "little")
+    content = json.loads(json.loads(data[8:head])["__metadata__"]["isr"])
+    tensors = safetensors.numpy.load(data)
+    change(content, tensors)
+    del content["checksum"]
+    text = '{"checksum":"' + "0" * 64 + '",' + json.dumps(content)[1:]
+    new = bytearray(safetensors.numpy.save(tensors, metadata={"isr": text}))
+    new[layout._DIGITS] = hashlib.sha256(new).hexdigest().encode()
+    return bytes(new)
+
+
+def deep(content, tensors):
+    node = 1
+    for _ in range(300):
+        node = [node]
+    content["bundle"]["metadata"] = node
+
+
+def narrow(content, tensors):
+    """Cut a column off the first layer of a subnetwork; its description stays."""
+    name = next(name for name in sorted(tensors) if tensors[name].shape[-1] == 1 and tensors[name].ndim == 3)
+    tensors[name] = tensors[name][..., :-1].copy()
+    return name
+
+
+def narrow_and_said(content, tensors):
+    name = narrow(content, tensors)
+
+    def change(node):
+        if isinstance(node, dict) and node.get("array") == name:
+            node["shape"] = list(tensors[name].shape)
+        for part in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            change(part)
+
+    change(content)
+
+
+FORGERIES = {
+    "newer": (
+        lambda c, t: c.update(schema=2, isr="9.9"),
+        r"schema version 2, written by isr 9\.9.*upgrade isr",
+    ),
+    "schema of text": (lambda c, t: c.update(schema="1"), "not a whole number"),
+    "unknown class": (
+        lambda c, t: c["bundle"]["model"].update({"class": "os.system"}),
+        "'os.system', which this isr",
+    ),
+    "missing field": (lambda c, t: c["bundle"]["model"]["fields"].pop("noise"), "has the fields"),
+    "missing array": (lambda c, t: t.pop("00000"), "not that of a model"),
+    "spare array": (lambda c, t: t.update(spare=np.ones(2)), "belong to nothing"),
+    "narrow array": (narrow, "not as described"),
+    "array that does not fit": (narrow_and_said, "a subnetwork has|not that of a model"),
+    "deep nesting": (deep, "levels deep"),
+    "not a model": (lambda c, t: c["bundle"].update(model=3), "not that of a model|belong to nothing"),
+    "no bundle": (lambda c, t: c.pop("bundle"), "not that of a model"),
+    "NaN in the open": (lambda c, t: c["bundle"].update(metadata=float("nan")), "the constant NaN"),
+    "unknown primitive": (
+        lambda c, t: c["primitives"].update(wobble=[1.0] * 4),
+        r"primitive\(s\) wobble, which",
+    ),
+    "other primitive": (
+        lambda c, t: c["primitives"].update(sin=[1.0] * 4),
+        "'sin' known here is not the function",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_file_with_a_right_checksum_and_wrong_content_is_refused(name):
+    change, message = FORGERIES[name]
+    with pytest.raises(ModelFileError, match=message):
+        from_bytes(forged(change))
+
+
+def test_a_primitive_of_ones_own_must_be_registered_before_loading(tmp_path):
+    register_primitive("bump", lambda g: jnp.exp(-g * g), lambda g: sympy.exp(-(g**2)))
+    try:
+        flow = build_flow(
+            jax.random.key(0), 2, architecture=Architecture(n_blocks=1, n_layers=1, library=["id", "bump"])
+        )
+        path = save(flow, tmp_path / "bump.isr")
+        assert_same_tree(load(path).flow, flow)
+        del PRIMITIVES["bump"]
+        with pytest.raises(ModelFileError, match=r"needs the primitive\(s\) bump.*register_primitive"):
+            load(path)
+        register_primitive("bump", lambda g: jnp.exp(-2 * g * g), lambda g: sympy.exp(-2 * g**2))
+        with pytest.raises(ModelFileError, match="'bump' known here is not the function"):
+            load(path)
+    finally:
+        PRIMITIVES.pop("bump", None)
+
+
+def zip_file():
+    buffer = io.BytesIO()
+    np.savez(buffer, x=np.ones(3))
+    return buffer.getvalue()
+
+
+FOREIGN = {
+    "empty": (lambda: b"", "the file is empty"),
+    "text": (lambda: b"this is a text of some length, and no model at all, whatever its name may say", "not a model"),
+    "pickle": (lambda: pickle.dumps({"w": list(range(100))}), "looks like a pickle"),
+    "zip": (zip_file, "looks like a pickle or a zip file"),
+    "safetensors": (lambda: safetensors.numpy.save({"w": np.ones(9)}, {"format": "pt"}), "other safetensors file"),
+    "header beyond the end": (lambda: (10**15).to_bytes(8, "little") + layout._PREFIX + b"0" * 99, "ends too early"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_foreign_file_is_refused(name, tmp_path):
+    content, message = FOREIGN[name]
+    path = tmp_path / "model.isr"
+    path.write_bytes(content())
+    with pytest.raises(ModelFileError, match=message) as error:
+        load(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_folder_and_a_missing_file_are_named(tmp_path, bundle):
+    with pytest.raises(ModelFileError, match="is a folder"):
+        load(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nothing.isr")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        save(bundle, tmp_path)
+    with pytest.raises(FileNotFoundError, match="does not exist; create it first"):
+        save(bundle, tmp_path / "no" / "model.isr")
+
+
+@pytest.mark.parametrize("step", ["open", "fsync", "replace"])
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(bundle, tmp_path, monkeypatch, step):
+    path = save(make("one block"), tmp_path / "model.isr")
+    before = path.read_bytes()
+
+    def fail(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(PermissionError):
+        save_bundle(bundle, path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_replaces_the_old_in_one_step(bundle, tmp_path, monkeypatch):
+    path = save(make("one block"), tmp_path / "model.isr")
+    before, replaced = path.read_bytes(), []
+
+    def replace(source, target, real=os.replace):
+        assert path.read_bytes() == before
+        assert from_bytes(source.read_bytes()).kind == "ConditionalISR"
+        replaced.append(target)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    save(bundle, path)
+    assert replaced == [path]
+    assert load(path).kind == "ConditionalISR"
+
+
+def test_an_existing_file_is_kept_when_asked(bundle, tmp_path):
+    path = save(bundle, tmp_path / "model.isr", overwrite=False)
+    with pytest.raises(FileExistsError, match="exists already"):
+        save(bundle, path, overwrite=False)
+
+
+def test_what_cannot_be_saved_is_named(bundle, tmp_path):
+    class Stranger(eqx.Module):
+        weight: jax.Array
+
+    with pytest.raises(TypeError, match="cannot save a dict"):
+        save({}, tmp_path / "x.isr")
+    with pytest.raises(TypeError, match="cannot save model: a Stranger is no plain data"):
+        save(Stranger(jnp.ones(2)), tmp_path / "x.isr")
+    with pytest.raises(TypeError, match=r"metadata\.when: a object"):
+        save(bundle, tmp_path / "x.isr", metadata={"when": object()})
+    with pytest.raises(TypeError, match="keys must be text"):
+        save(bundle, tmp_path / "x.isr", metadata={"front": {1: 2}})
+    with pytest.raises(TypeError, match="arrays of complex128"):
+        save(bundle, tmp_path / "x.isr", metadata={"field": np.ones(2, complex)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_do_not_fit_the_model_are_refused():
+    flow = make("one block")
+    with pytest.raises(ValueError, match="x has 2 variables, but 1 names"):
+        Bundle(flow, x_names=("a",))
+    with pytest.raises(ValueError, match="duplicate names"):
+        Bundle(flow, x_names=("a", "a"))
+    with pytest.raises(ValueError, match=r"units name \['c'\]"):
+        Bundle(flow, x_names=("a", "b"), units={"c": "m"})
+
+
+def test_every_class_of_the_list_exists():
+    for name in structure.CLASSES:
+        assert issubclass(structure._class(name), eqx.Module)

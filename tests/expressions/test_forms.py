@@ -217,6 +217,13 @@ def test_simplified_equations_stay_within_their_budget_and_cost_no_more(name, bu
     assert np.max(np.abs(back - x) / np.maximum(np.abs(x), x.std(0))) <= budget + 1e-9
 
 
+@pytest.mark.parametrize("name", ["bounded", "padded"])
+def test_without_rows_the_model_draws_its_own(name):
+    shorter = extract(make(name)).simplified(1e-2)
+    assert 0 < shorter.error <= 1e-2
+    assert len(shorter.forward_padded.inputs) == len(shorter.forward.inputs) + shorter.n_padding
+
+
 def test_guards_go_only_when_asked_and_only_when_idle():
     flow = make("formulas")
     near = 0.5 * np.random.default_rng(0).normal(size=(200, 2))

@@ -123,16 +123,25 @@ class Expressions:
 
         Args:
             budget: Largest relative change of an output or log-determinant on the rows.
-            rows: Rows of x to judge by; normal draws when left out.
+            rows: Rows of x to judge by; draws of the model when left out.
             y: Their conditions, in the conditional form.
             collapse_guards: Whether guards that never act on the rows may go; off the rows that changes values.
         """
         from isr.expressions.simplify import simplify
 
+        rng = np.random.default_rng(0)
+        if rows is None:
+            n_latent, n_condition = len(self.inverse.inputs), len(self.inverse.conditions)
+            y = rng.normal(size=(1000, n_condition)) if n_condition and y is None else y
+            rows = self.evaluate("inverse", rng.normal(size=(1000, n_latent)), y)[0]
+        rows = np.asarray(rows, np.float64)
+        latent = self.evaluate("forward", rows, y)[0]
         forward, error = simplify(self.forward, budget, rows, y, collapse_guards=collapse_guards)
-        latent = None if rows is None else self.evaluate("forward", rows, y)[0]
         inverse, error_back = simplify(self.inverse, budget, latent, y, collapse_guards=collapse_guards)
-        padded = forward if not self.n_padding else self.forward_padded
+        padded = forward
+        if self.n_padding:
+            wide = np.column_stack([rows, rng.normal(size=(len(rows), self.n_padding))])
+            padded, _ = simplify(self.forward_padded, budget, wide, y, collapse_guards=collapse_guards)
         return replace(
             self, forward=forward, inverse=inverse, forward_padded=padded, error=max(error, error_back)
         )

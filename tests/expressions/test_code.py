@@ -183,7 +183,7 @@ def test_every_function_means_what_sympy_means(function_values, language, tmp_pa
     if language == "jax":
         from isr.expressions.code_jax_functions import run
 
-        found = np.array([run(forward, jnp.asarray(point))[0] for point in points])
+        found = jax.vmap(lambda point: run(forward, point)[0])(jnp.asarray(points))
     else:
         inputs = Inputs(points, np.zeros((len(points), len(EXPRESSIONS))), np.empty((len(points), 0)))
         source = generate(Subject(forward, inverse, ("a", "b")), language)

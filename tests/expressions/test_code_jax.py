@@ -15,11 +15,9 @@ from isr.expressions.code_linear import linear_forms
 from isr.model.build import Architecture, build_flow
 
 FLOWS = {
-    "dense": lambda: make("one block"),
-    "conditional": lambda: sparse(conditional(jax.random.key(0), n_blocks=1), 0.4),
-    "joint": lambda: sparse(make("joint"), 0.4),
-    "bounded": lambda: sparse(make("bounded"), 0.3),
-    "tails": lambda: sparse(make("tails"), 0.3),
+    "conditional": lambda: sparse(conditional(jax.random.key(0), n_blocks=1), 0.3),
+    "joint": lambda: sparse(make("joint"), 0.3),
+    "bounded": lambda: sparse(make("bounded"), 0.2),
     "one variable": lambda: sparse(make("padded"), 0.1),
 }
 

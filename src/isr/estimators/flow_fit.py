@@ -12,22 +12,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr.data.splits import split_rows
-from isr.estimators.refine import MAX_CONSTANTS, held_out_rows, polish, refine
+from isr.estimators.refine import MAX_CONSTANTS, eliminate_all, polish, refine, row_losses
 from isr.expressions import extract
 from isr.model.affine import Bounded, Standardise, standardise
 from isr.model.build import Architecture, build_flow
 from isr.model.chain import Chain
+from isr.model.coupling import Coupling
 from isr.model.flow import Flow
+from isr.model.formula import Formulas
 from isr.model.parameters import cast, flatten, n_constants
 from isr.pruning.front import Point, choose, pareto
-from isr.pruning.opening import open_flow, tidy
+from isr.pruning.opening import functions_of, open_flow, tidy
 from isr.pruning.refit import flow_row_loss
+from isr.training.cache import keep_compiled_programs
 from isr.training.losses import make_objective
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Schedule, train
+from isr.training.sublibraries import sublibrary_masks
 
 # How many members of a population are opened and refined.
-N_REFINED = 3
+N_REFINED = 4
 # Share of the rows held out, and at most how many.
 HELD_OUT, MAX_HELD_OUT = 0.2, 20_000
 
@@ -119,6 +123,7 @@ def fit_flow(
         monitor: Progress, deadline and interruption.
         path: Where checkpoints go.
     """
+    keep_compiled_programs()
     with jax.enable_x64(True):  # training itself runs in single precision, by the dtype of its arrays
         return _fit_flow(x, bounds, architectures, schedule, n_restarts, rule, snapping, seed, monitor, path)
 
@@ -133,7 +138,7 @@ def _fit_flow(x, bounds, architectures, schedule, n_restarts, rule, snapping, se
     points = [_closed_point(m, rows) for m in members]
     if shape.subnet == "eql":
         points += _refined(members, points, rows, monitor)
-    front = pareto([p for p in points if np.isfinite(p.held_out_nats)])
+    front = _weighed(pareto([p for p in points if np.isfinite(p.held_out_nats)]))
     chosen = choose(front, rule, n_rows=len(rows.train))
     flow, errors, labels = _polished(front[chosen], rows, snapping)
     front[chosen] = replace(front[chosen], model=flow)
@@ -153,6 +158,7 @@ def _train(rows, shape, schedule, n_restarts, seed, monitor, path):
     population = train(
         objective, weights, data, held_out, schedule, keys[0],
         monitor=monitor, path=path, penalised=penalised(flows[0]),
+        masks=sublibrary_masks(flows[0], n_restarts),
     )  # fmt: skip
     return population, restore
 
@@ -164,8 +170,6 @@ def _with_structure_of(first: Any, other: Any) -> Any:
 
 def penalised(flow: Flow) -> np.ndarray:
     """Return 1 for the weights of subnetworks and 0 for those of charts and mixing, which sparsity would break."""
-    from isr.model.coupling import Coupling
-
     marks = jax.tree.map(
         lambda step: jax.tree.map(
             lambda leaf: (
@@ -236,21 +240,34 @@ def _padded_scale(scale: Standardise) -> Standardise:
 
 
 def _closed_point(member: Flow, rows: Rows) -> Point:
-    flow = _closed(member, rows)
-    core = _without_bounds(flow, rows)
-    held = held_out_rows(core, flow_row_loss, _arrays(rows.raw_held_out, flow.n_padding))
-    train_rows = held_out_rows(core, flow_row_loss, _arrays(rows.raw_train, flow.n_padding))
+    """Return a trained core as a point of the front, its losses in nats of x itself."""
+    width = float(np.sum(np.log(rows.scale.scale)))
+    train_rows = row_losses(member, flow_row_loss, _arrays(rows.train, member.n_padding)) + width
+    held = row_losses(member, flow_row_loss, _arrays(rows.held_out, member.n_padding)) + width
+    theta = np.asarray(flatten(member)[0])
     count = n_constants(member)
-    theta = np.asarray(flatten(flow)[0])
     return Point(
-        flow, _network_complexity(flow, count), count, float(np.mean(train_rows)), float(np.mean(held)), held, theta,
+        _closed(member, rows), 3 * count, count, float(np.mean(train_rows)), float(np.mean(held)), held, theta,
         np.flatnonzero(theta),
     )  # fmt: skip
 
 
-def _network_complexity(flow: Flow, count: int) -> int:
-    # Writing out a large network only to weigh it takes seconds: a constant, what it multiplies and a joint.
-    return extract(flow).complexity if count <= MAX_CONSTANTS else 3 * count
+def _weighed(front: list[Point]) -> list[Point]:
+    """Return the front with the complexity of every network written out; so far it was three a weight in use."""
+    weighed = [
+        replace(p, complexity=extract(p.model).complexity)
+        if _is_closed(p.model) and p.n_constants <= 3 * MAX_CONSTANTS
+        else p
+        for p in front
+    ]
+    return pareto(weighed)
+
+
+def _is_closed(flow: Flow) -> bool:
+    return any(
+        isinstance(step, Coupling) and not isinstance(step.first, Formulas)
+        for step in flow.bijection.bijections
+    )
 
 
 def _arrays(charted: np.ndarray, n_padding: int) -> dict[str, np.ndarray]:
@@ -266,22 +283,29 @@ def _without_bounds(flow: Flow, rows: Rows) -> Flow:
 
 
 def _refined(members: list[Flow], closed: list[Point], rows: Rows, monitor: Monitor) -> list[Point]:
-    n = len(rows.train)
+    """Return points from the most promising members: weights eliminated, opened into formulas, eliminated again."""
+    n, n_padding = len(rows.train), members[0].n_padding
     scores = [n * p.train_nats + 0.5 * np.log(n) * p.n_constants for p in closed]
-    small = [members[i] for i in np.argsort(scores) if closed[i].n_constants <= 3 * MAX_CONSTANTS][:N_REFINED]
-    opened = [open_flow(_without_bounds(_closed(m, rows), rows)) for m in small]
-    opened = [o for o in opened if n_constants(o) <= MAX_CONSTANTS]
-    points = refine(
+    promising: dict[frozenset[str], Flow] = {}  # one for each set of functions in use
+    for i in np.argsort(scores, kind="stable"):
+        if closed[i].n_constants <= MAX_CONSTANTS and len(promising) < N_REFINED:
+            promising.setdefault(functions_of(members[i]), members[i])
+    networks = eliminate_all(
+        promising.values(), flow_row_loss, _arrays(rows.train, n_padding), monitor=monitor
+    )
+    points = [_closed_point(m, rows) for m in networks]
+    opened = [open_flow(_without_bounds(p.model, rows)) for p in points]
+    refined = refine(
         _distinct_formulas(opened),
         flow_row_loss,
-        _arrays(rows.raw_train, members[0].n_padding),
-        _arrays(rows.raw_held_out, members[0].n_padding),
+        _arrays(rows.raw_train, n_padding),
+        _arrays(rows.raw_held_out, n_padding),
         complexity=lambda flow: extract(flow).complexity,
         acceptable=lambda flow: is_tame(flow, rows.raw_train),
         tidy=tidy,
         monitor=monitor,
     )
-    return [replace(p, model=_with_bounds(p.model, rows)) for p in points]
+    return [*points, *(replace(p, model=_with_bounds(p.model, rows)) for p in refined)]
 
 
 def _distinct_formulas(flows: list[Flow]) -> list[Flow]:
@@ -319,10 +343,7 @@ def is_tame(flow: Flow, charted: np.ndarray) -> bool:
 
 def _polished(point: Point, rows: Rows, snapping: bool) -> tuple[Flow, np.ndarray, dict[int, str]]:
     flow = point.model
-    if (
-        any(isinstance(step, Standardise) for step in flow.bijection.bijections)
-        or n_constants(flow) > MAX_CONSTANTS
-    ):
+    if _is_closed(flow):
         return flow, np.full(len(point.theta), np.nan), {}
     model, snapped, errors = polish(
         _without_bounds(flow, rows),

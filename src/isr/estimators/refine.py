@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isr.model.parameters import cast
 from isr.pruning.eliminate import eliminate
 from isr.pruning.front import Point
 from isr.pruning.refit import Fit, RowLoss
@@ -18,6 +19,32 @@ from isr.training.monitor import Monitor
 
 # Formulas with more constants than this are neither short nor cheap to refine.
 MAX_CONSTANTS = 100
+
+
+def eliminate_all(
+    models: Iterable[Any],
+    row_loss: RowLoss,
+    data: dict[str, np.ndarray],
+    *,
+    monitor: Monitor,
+    nats: Callable[[float], float] = float,
+) -> list[Any]:
+    """Return each model with the weights cut that do not earn their place (Bayesian information criterion).
+
+    Models of one structure share one compiled program.
+    """
+    kept = []
+    models = list(models)
+    monitor.begin("eliminate", len(models))
+    for model in models:
+        if monitor.should_stop() and kept:
+            break
+        fit = Fit(model, row_loss, data, nats)
+        path = eliminate(fit, fit.start, stop_nats=20 / fit.n_rows)
+        scores = [fit.n_rows * fit.nats(c.loss) + 0.5 * np.log(fit.n_rows) * len(c.free) for c in path]
+        kept.append(fit.restore(path[int(np.argmin(scores))].theta))
+        monitor.advance()
+    return kept
 
 
 def refine(
@@ -64,7 +91,7 @@ def _path_points(candidate, row_loss, data, held_out, complexity, acceptable, ti
         model = fit.restore(cut.theta)
         if not (np.isfinite(cut.loss) and acceptable(model)):
             continue
-        rows = held_out_rows(model, row_loss, held_out)
+        rows = row_losses(model, row_loss, held_out)
         mean, model = float(np.mean(rows)), tidy(model)
         held_out_nats = nats(mean) if np.isfinite(mean) else np.inf
         points.append(
@@ -75,11 +102,11 @@ def _path_points(candidate, row_loss, data, held_out, complexity, acceptable, ti
     return points
 
 
-def held_out_rows(model: Any, row_loss: RowLoss, held_out: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the loss of every held-out row in double precision."""
+def row_losses(model: Any, row_loss: RowLoss, data: dict[str, np.ndarray]) -> np.ndarray:
+    """Return the loss of every row in double precision."""
     with jax.enable_x64(True):
-        arrays = {name: jnp.asarray(v, jnp.float64) for name, v in held_out.items() if name != "weight"}
-        return np.asarray(_row_losses(model, arrays, row_loss))
+        arrays = {name: jnp.asarray(v, jnp.float64) for name, v in data.items() if name != "weight"}
+        return np.asarray(_row_losses(cast(model, jnp.float64), arrays, row_loss))
 
 
 @eqx.filter_jit

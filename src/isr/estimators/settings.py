@@ -28,6 +28,10 @@ EFFORTS = {
 }
 
 
+# Fewer steps than this a compiled call would leave most of the time to Python.
+MIN_STEPS = 50
+
+
 def make_schedule(
     effort: str | Effort,
     n_rows: int,
@@ -51,7 +55,8 @@ def make_schedule(
         raise ValueError(f"unknown effort {effort!r}; known: {', '.join(EFFORTS)}, or an Effort")
     steps = EFFORTS[effort] if isinstance(effort, str) else effort
     size = int(min(batch_size, n_rows))
-    per_epoch = max(1, n_rows // size)
+    n_passes = max(1, MIN_STEPS * size // n_rows)
+    per_epoch = max(1, n_rows // size) * n_passes
 
     def epochs(n: int) -> int:
         return int(np.ceil(n / per_epoch))
@@ -59,10 +64,11 @@ def make_schedule(
     if not sparse:
         phases = (Phase("train", epochs(steps.warm + steps.sparsify), steps.peak, 1e-5),
                   Phase("sparsify", 0), Phase("refit", 0))  # fmt: skip
-        return Schedule(phases, (0.0,), batch_size=size, penalty=parse_penalty(penalty), threshold=0.0)
+        return Schedule(phases, (0.0,), batch_size=size, penalty=parse_penalty(penalty), threshold=0.0,
+                        n_passes=n_passes)  # fmt: skip
     phases = (
         Phase("warm up", epochs(steps.warm), steps.peak, steps.peak / 3),
         Phase("sparsify", epochs(steps.sparsify), steps.peak, 1e-4),
         Phase("refit", epochs(steps.refit), 3e-3, 1e-5),
     )
-    return Schedule(phases, strengths, batch_size=size, penalty=parse_penalty(penalty))
+    return Schedule(phases, strengths, batch_size=size, penalty=parse_penalty(penalty), n_passes=n_passes)

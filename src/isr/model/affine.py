@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from isr.model.bijection import AbstractBijection, Mapped, Vector
 EDGE = 1e-12
 # Above this argument an exponential leaves single precision.
 LARGEST_EXPONENT = 80.0
-LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Standardise(AbstractBijection):
@@ -91,7 +92,7 @@ class Bounded(AbstractBijection):
         for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
             if low is not None and high is not None:
                 u = probit((x[i] - low) / (high - low))
-                log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - np.log(high - low))
+                log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - math.log(high - low))
             elif low is not None:
                 u = jnp.log(x[i] - low)
                 log_dets.append(-u)
@@ -109,7 +110,7 @@ class Bounded(AbstractBijection):
             u = z[i]
             if low is not None and high is not None:
                 x = jnp.clip(low + (high - low) * ndtr(u), low, high)
-                log_dets.append(np.log(high - low) - 0.5 * u * u - LOG_SQRT_2PI)
+                log_dets.append(math.log(high - low) - 0.5 * u * u - LOG_SQRT_2PI)
             elif low is not None:
                 u = jnp.minimum(u, LARGEST_EXPONENT)
                 x = low + jnp.exp(u)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
@@ -37,15 +38,15 @@ class Polar(AbstractBijection):
         i, j = self.pair
         a, b = x[i] - self.centre[0], x[j] - self.centre[1]
         log_radius = 0.5 * jnp.log(a * a + b * b)
-        u = probit(0.5 + jnp.arctan2(b, a) / (2 * np.pi))
-        log_det = -2 * log_radius - np.log(2 * np.pi) + LOG_SQRT_2PI + 0.5 * u * u
+        u = probit(0.5 + jnp.arctan2(b, a) / (2 * math.pi))
+        log_det = -2 * log_radius - math.log(2 * math.pi) + LOG_SQRT_2PI + 0.5 * u * u
         return x.at[i].set(log_radius).at[j].set(u), log_det
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         i, j = self.pair
         log_radius, u = jnp.clip(z[i], -80.0, 80.0), z[j]
-        radius, angle = jnp.exp(log_radius), 2 * np.pi * (ndtr(u) - 0.5)
-        log_det = 2 * log_radius + np.log(2 * np.pi) - LOG_SQRT_2PI - 0.5 * u * u
+        radius, angle = jnp.exp(log_radius), 2 * math.pi * (ndtr(u) - 0.5)
+        log_det = 2 * log_radius + math.log(2 * math.pi) - LOG_SQRT_2PI - 0.5 * u * u
         a, b = radius * jnp.cos(angle), radius * jnp.sin(angle)
         return z.at[i].set(self.centre[0] + a).at[j].set(self.centre[1] + b), log_det
 
@@ -75,4 +76,4 @@ class SinhArcsinh(AbstractBijection):
 
 
 def _log_cosh(w: Array) -> Array:
-    return jnp.logaddexp(w, -w) - np.log(2)
+    return jnp.logaddexp(w, -w) - math.log(2)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 import sympy
+from sympy.core.function import AppliedUndef
 
 from isr.model.eql import EQL, units
 from isr.model.formula import Formulas, Tree
@@ -29,6 +30,11 @@ def formulas_of(network: EQL, inputs: Sequence[sympy.Expr] | None = None) -> lis
     """
     symbols = list(inputs) if inputs is not None else input_symbols(network.n_inputs)
     return [e for k in range(network.stack) for e in _one_network(network, k, symbols)]
+
+
+def functions_in(expressions: Sequence[sympy.Expr]) -> frozenset[str]:
+    """Return the names of the functions, other than polynomials, that expressions use."""
+    return frozenset(f.func.__name__ for e in expressions for f in sympy.sympify(e).atoms(AppliedUndef))
 
 
 def input_symbols(n: int) -> list[sympy.Symbol]:

@@ -19,7 +19,14 @@ from isr.model.eql import EQL
 from isr.model.flow import Flow
 from isr.model.formula import Formulas
 from isr.model.permutation import Permutation
-from isr.pruning.canonical import build_formulas, expressions_of, formulas_of, input_symbols, shortest
+from isr.pruning.canonical import (
+    build_formulas,
+    expressions_of,
+    formulas_of,
+    functions_in,
+    input_symbols,
+    shortest,
+)
 
 
 def open_flow(flow: Flow) -> Flow:
@@ -61,6 +68,13 @@ def _fold_into(step: AbstractBijection, scale: Standardise) -> list[AbstractBije
 def network_expressions(network: EQL | Formulas) -> list[sympy.Expr]:
     """Return a subnetwork's outputs as expressions with float constants."""
     return expressions_of(network) if isinstance(network, Formulas) else formulas_of(network)
+
+
+def functions_of(flow: Flow) -> frozenset[str]:
+    """Return the names of the functions, other than polynomials, that the couplings of a flow use."""
+    couplings = [step for step in flow.bijection.bijections if isinstance(step, Coupling)]
+    networks = [n for step in couplings for n in (step.first, step.second)]
+    return functions_in([e for n in networks for e in network_expressions(n)])
 
 
 def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBijection]:

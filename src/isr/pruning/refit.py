@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +17,13 @@ from scipy.optimize import minimize
 
 from isr.model.parameters import cast, flatten
 
-# Above so many constants a dense Hessian costs more than it saves.
-MAX_NEWTON = 250
+# Above so many constants a Hessian at every step costs more than it saves.
+MAX_NEWTON = 48
 CHUNK = 4096
 # Rows that a quick look at the curvature takes.
-FEW_ROWS = 4096
+FEW_ROWS = 2048
+# Hessians are compiled for these numbers of constants and filled up.
+BUCKETS = (8, 24, 48, 100)
 
 RowLoss = Callable[[Any, dict[str, Float[Array, "width n"]]], Float[Array, " n"]]
 
@@ -44,43 +47,45 @@ class Fit:
         nats: Callable[[float], float] = float,
     ) -> None:
         with jax.enable_x64(True):
-            vector, self._restore = flatten(cast(model, jnp.float64))
-            self.start = np.asarray(vector)
+            self._model = cast(model, jnp.float64)
+            self.start = np.asarray(flatten(self._model)[0])
             self.n_rows = next(iter(data.values())).shape[-1]
             self.nats = nats
-            chunks = _chunked(data, self.n_rows)
-            few = _chunked({name: v[..., :FEW_ROWS] for name, v in data.items()}, min(self.n_rows, FEW_ROWS))
-
-            def total(theta, chunks=chunks):
-                def add(carry, piece):
-                    rows, weight = piece
-                    losses = row_loss(self._restore(theta), rows)
-                    return carry + jnp.sum(jnp.where(weight > 0, losses, 0.0) * weight), None
-
-                return jax.lax.scan(add, jnp.zeros(()), chunks)[0]
-
-            self._value_and_grad = jax.jit(jax.value_and_grad(total))
-            self._hessian = jax.jit(jax.hessian(total))
-            self._fast_hessian = jax.jit(jax.hessian(lambda theta: total(theta, few)))
-            self._value = jax.jit(total)
+            self._row_loss = row_loss
+            self._rows = _chunked(data, self.n_rows)
+            n_few = min(self.n_rows, FEW_ROWS)
+            self._few = _chunked({name: v[..., :n_few] for name, v in data.items()}, n_few)
 
     def restore(self, theta: np.ndarray) -> Any:
         """Return the model with these constants."""
         with jax.enable_x64(True):
-            return self._restore(jnp.asarray(theta, jnp.float64))
+            return flatten(self._model)[1](jnp.asarray(theta, jnp.float64))
 
     def loss(self, theta: np.ndarray) -> float:
-        """Return the mean loss."""
+        """Return the mean loss; infinite where it is not a number."""
+        value, _ = self._value_and_grad(theta)
+        return value
+
+    def _value_and_grad(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         with jax.enable_x64(True):
-            value = float(self._value(jnp.asarray(theta, jnp.float64)))
-        return value if np.isfinite(value) else np.inf
+            value, grad = _value_and_grad(jnp.asarray(theta), self._model, self._row_loss, self._rows)
+        value, grad = float(value), np.asarray(grad)
+        return (
+            (value, grad)
+            if np.isfinite(value) and np.all(np.isfinite(grad))
+            else (np.inf, np.zeros_like(grad))
+        )
 
     def hessian(self, theta: np.ndarray, free: np.ndarray, *, fast: bool = False) -> np.ndarray:
         """Return the matrix of second derivatives with respect to the free constants; fast from fewer rows."""
-        matrix = self._fast_hessian if fast else self._hessian
+        size = next(b for b in (*BUCKETS, len(free)) if b >= len(free))
+        index = np.concatenate([free, np.full(size - len(free), len(theta))])
         with jax.enable_x64(True):
-            full = np.asarray(matrix(jnp.asarray(theta, jnp.float64)))
-        return full[np.ix_(free, free)]
+            full = _hessian(
+                jnp.asarray(np.concatenate([theta[free], np.zeros(size - len(free))])), jnp.asarray(index),
+                jnp.asarray(theta), self._model, self._row_loss, self._few if fast else self._rows,
+            )  # fmt: skip
+        return np.asarray(full)[: len(free), : len(free)]
 
     def converge(
         self, theta: np.ndarray, free: np.ndarray, *, max_iterations: int = 60, fast: bool = False
@@ -90,7 +95,7 @@ class Fit:
         Args:
             theta: Where to start.
             free: Indices of the constants that may move.
-            max_iterations: Newton steps at most.
+            max_iterations: Newton steps at most; many constants take ten times as many quasi-Newton steps.
             fast: Whether the curvature may come from fewer rows.
         """
         before = self.loss(theta)
@@ -104,26 +109,20 @@ class Fit:
             return full
 
         def value_and_grad(phi: np.ndarray) -> tuple[float, np.ndarray]:
-            with jax.enable_x64(True):
-                value, grad = self._value_and_grad(jnp.asarray(place(phi)))
-            if not (np.isfinite(value) and np.all(np.isfinite(grad))):
-                return 1e300, np.zeros(len(free))
-            return float(value), np.asarray(grad)[free] * size
+            value, grad = self._value_and_grad(place(phi))
+            return min(value, 1e300), grad[free] * size
 
-        newton = len(free) <= MAX_NEWTON
+        def curvature(phi: np.ndarray) -> np.ndarray:
+            return _finite(self.hessian(place(phi), free, fast=fast) * np.outer(size, size))
+
+        if len(free) <= MAX_NEWTON:
+            method, options = "trust-exact", {"maxiter": max_iterations, "gtol": 1e-6 if fast else 1e-9}
+        else:
+            method, options = "L-BFGS-B", {"maxiter": 10 * max_iterations}
         found = minimize(
-            value_and_grad,
-            theta[free] / size,
-            jac=True,
-            hess=(lambda phi: _finite(self.hessian(place(phi), free, fast=fast) * np.outer(size, size)))
-            if newton
-            else None,
-            method="trust-exact" if newton else "L-BFGS-B",
-            options={
-                "maxiter": max_iterations if newton else 500,
-                **({"gtol": 1e-6 if fast else 1e-9} if newton else {}),
-            },
-        )
+            value_and_grad, theta[free] / size, jac=True, method=method, options=options,
+            hess=curvature if method == "trust-exact" else None,
+        )  # fmt: skip
         after = place(found.x)
         value = self.loss(after)
         return (after, value) if value <= before else (theta, before)
@@ -142,6 +141,31 @@ class Fit:
         covariance = np.linalg.pinv(information, hermitian=True)
         errors[free] = np.sqrt(np.clip(np.diag(covariance), 0.0, None))
         return errors
+
+
+def _total(theta: Array, model: Any, row_loss: RowLoss, chunks: Any) -> Array:
+    restored = flatten(model)[1](theta)
+
+    def add(carry, piece):
+        rows, weight = piece
+        losses = row_loss(restored, rows)
+        return carry + jnp.sum(jnp.where(weight > 0, losses, 0.0) * weight), None
+
+    return jax.lax.scan(add, jnp.zeros((), theta.dtype), chunks)[0]
+
+
+# Compiled once for a structure: which constants are free, and the rows, are arguments.
+@eqx.filter_jit
+def _value_and_grad(theta: Array, model: Any, row_loss: RowLoss, chunks: Any) -> tuple[Array, Array]:
+    return jax.value_and_grad(_total)(theta, model, row_loss, chunks)
+
+
+@eqx.filter_jit
+def _hessian(phi: Array, index: Array, theta: Array, model: Any, row_loss: RowLoss, chunks: Any) -> Array:
+    def at(phi):
+        return _total(theta.at[index].set(phi, mode="drop"), model, row_loss, chunks)
+
+    return jax.hessian(at)(phi)
 
 
 def _finite(matrix: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -27,13 +28,11 @@ class State(NamedTuple):
     Attributes:
         weights: One row a member.
         optimiser: Adam's moments.
-        step: Steps taken in this phase.
         skipped: For each member how many steps were skipped because loss or gradient was not finite.
     """
 
     weights: Float[Array, "members n"]
     optimiser: Any
-    step: Int[Array, ""]
     skipped: Int[Array, " members"]
 
 
@@ -58,36 +57,41 @@ class Phase(NamedTuple):
 CLIP = 1.0
 
 
-def optimiser(phase: Phase, n_steps: int) -> optax.GradientTransformation:
-    """Return Adam with clipped gradients, a linear ramp and a cosine decay."""
+# The learning rate is no part of it: rates come in with every epoch, so that all phases share one compiled program.
+TRANSFORM = optax.chain(optax.clip_by_global_norm(CLIP), optax.scale_by_adam())
+
+
+def rates(phase: Phase, n_steps: int) -> Float[np.ndarray, " steps"]:
+    """Return the learning rate of every step of a phase: a linear ramp, then a cosine decay."""
     ramp = max(1, int(phase.ramp * n_steps))
-    rate = optax.warmup_cosine_decay_schedule(
+    schedule = optax.warmup_cosine_decay_schedule(
         phase.peak / 100, phase.peak, ramp, max(n_steps, ramp + 1), phase.final
     )
-    return optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(rate))
+    return np.asarray(jax.vmap(schedule)(jnp.arange(n_steps, dtype=jnp.float32)), dtype=np.float32)
 
 
-def start(phase: Phase, n_steps: int, weights: Float[Array, "members n"]) -> State:
+def start(weights: Float[Array, "members n"]) -> State:
     """Return the state at the beginning of a phase."""
-    moments = jax.vmap(optimiser(phase, n_steps).init)(weights)
-    return State(weights, moments, jnp.zeros((), jnp.int32), jnp.zeros(len(weights), jnp.int32))
+    moments = jax.vmap(TRANSFORM.init)(weights)
+    return State(weights, moments, jnp.zeros(len(weights), jnp.int32))
 
 
 def make_epoch(
     objective: Objective,
     penalty: AbstractPenalty,
-    phase: Phase,
     *,
     n_rows: int,
     batch_size: int,
+    n_passes: int = 1,
 ) -> Callable[..., tuple[State, Float[Array, " members"]]]:
     """Return the compiled function that takes a state through one epoch and gives the mean loss a member.
 
-    The function's arguments are ``state, data, strengths, masks, penalised, key``: ``masks`` is 1 where a weight is in
-    use, ``penalised`` is 1 where the penalty counts it.
+    The function's arguments are ``state, data, rates, strengths, masks, penalised, key``: ``masks`` is 1 where a
+    weight is in use, ``penalised`` is 1 where the penalty counts it. An epoch is ``n_passes`` over the data, each
+    in a new order.
     """
-    n_steps_epoch = max(1, n_rows // batch_size)
-    transform = optimiser(phase, n_steps_epoch * phase.n_epochs)
+    n_steps_pass = max(1, n_rows // batch_size)
+    n_steps_epoch = n_steps_pass * n_passes
 
     def loss_of(raw, strength, mask, penalised, batch, key):
         n = mask.shape[0]
@@ -96,38 +100,40 @@ def make_epoch(
         fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss)
         return fit + strength * penalty.value(weights * penalised, gates), fit
 
-    def one_step(raw, moments, skipped, strength, mask, penalised, batch, key):
+    def one_step(raw, moments, skipped, strength, mask, penalised, batch, rate, key):
         (_, fit), gradient = jax.value_and_grad(loss_of, has_aux=True)(
             raw, strength, mask, penalised, batch, key
         )
         fine = jnp.isfinite(fit) & jnp.all(jnp.isfinite(gradient))
-        update, new_moments = transform.update(jnp.where(fine, gradient, 0.0), moments, raw)
-        new_raw = optax.apply_updates(raw, update)
+        with jax.numpy_dtype_promotion("standard"):  # Optax mixes its step count with floats
+            update, new_moments = TRANSFORM.update(jnp.where(fine, gradient, 0.0), moments, raw)
+        new_raw = raw - rate * update
         keep = partial(jnp.where, fine)
         moments = jax.tree.map(keep, new_moments, moments)
-        return keep(new_raw, raw), moments, skipped + ~fine, jnp.where(fine, fit, 0.0)
+        return keep(new_raw, raw), moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
 
     @jax.jit
-    def epoch(state: State, data: Data, strengths, masks, penalised, key):
+    def epoch(state: State, data: Data, rates, strengths, masks, penalised, key):
         k_order, k_steps = jax.random.split(key)
         size = min(batch_size, n_rows)
-        order = jax.random.permutation(k_order, n_rows)[: n_steps_epoch * size].reshape(n_steps_epoch, size)
+        shuffle = jax.vmap(lambda k: jax.random.permutation(k, n_rows)[: n_steps_pass * size])
+        order = shuffle(jax.random.split(k_order, n_passes)).reshape(n_steps_epoch, size)
 
         def step(carry, inputs):
             raw, moments, skipped = carry
-            rows, k = inputs
+            rows, rate, k = inputs
             batch = {name: jnp.take(values, rows, axis=-1) for name, values in data.items()}
             keys = jax.random.split(k, raw.shape[0])
-            members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, 0))
+            members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, 0))
             raw, moments, skipped, fit = members(
-                raw, moments, skipped, strengths, masks, penalised, batch, keys
+                raw, moments, skipped, strengths, masks, penalised, batch, rate, keys
             )
             return (raw, moments, skipped), fit
 
         carry = (state.weights, state.optimiser, state.skipped)
         keys = jax.random.split(k_steps, n_steps_epoch)
-        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, keys))
-        return State(raw, moments, state.step + n_steps_epoch, skipped), jnp.mean(fits, axis=0)
+        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, rates, keys))
+        return State(raw, moments, skipped), jnp.mean(fits, axis=0)
 
     return epoch
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 Weights = Float[Array, " n"]
@@ -47,7 +47,7 @@ class SmoothHalfNorm(AbstractPenalty):
     def value(self, weights: Weights, gates: Weights) -> Float[Array, ""]:
         a, size = self.width, jnp.abs(weights)
         near = -(weights**4) / (8 * a**3) + 3 * weights**2 / (4 * a) + 3 * a / 8
-        return jnp.sum(jnp.sqrt(jnp.where(size >= a, size, near)) - np.sqrt(3 * a / 8))
+        return jnp.sum(jnp.sqrt(jnp.where(size >= a, size, near)) - math.sqrt(3 * a / 8))
 
 
 class L1Norm(AbstractPenalty):
@@ -75,7 +75,7 @@ class HardConcrete(AbstractPenalty):
         return 1
 
     def value(self, weights: Weights, gates: Weights) -> Float[Array, ""]:
-        return jnp.sum(jax.nn.sigmoid(gates + 2.0 - self.temperature * np.log(-self.low / self.high)))
+        return jnp.sum(jax.nn.sigmoid(gates + 2.0 - self.temperature * math.log(-self.low / self.high)))
 
     def gate(self, weights: Weights, gates: Weights, key: PRNGKeyArray | None) -> Weights:
         logits = gates + 2.0  # gates start open: weights must be used before they can be judged

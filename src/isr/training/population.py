@@ -7,7 +7,6 @@ penalty strengths; *cut* what became small; *refit* what is left without penalty
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 from isr.training import checkpoint
 from isr.training.checkpoint import Progress
 from isr.training.history import History
-from isr.training.loop import Data, Objective, Phase, State, make_epoch, make_evaluate, start
+from isr.training.loop import Data, Objective, Phase, State, make_epoch, make_evaluate, rates, start
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty, SmoothHalfNorm
 
@@ -33,10 +32,10 @@ class Schedule:
     Args:
         phases: Warm up, sparsify, refit; a phase of no epochs is left out.
         strengths: The ladder of penalty strengths.
-        keep: Fraction of the restarts that outlive the warm-up.
         threshold: Weights below this size are cut after sparsifying.
         batch_size: Rows a step.
         penalty: What is penalised how.
+        n_passes: Passes over the data that count as one epoch; more than one where the data are few.
     """
 
     phases: tuple[Phase, Phase, Phase] = (
@@ -45,10 +44,10 @@ class Schedule:
         Phase("refit", 5, 3e-3),
     )
     strengths: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
-    keep: float = 0.5
     threshold: float = 0.01
     batch_size: int = 64
     penalty: AbstractPenalty = field(default_factory=SmoothHalfNorm)
+    n_passes: int = 1
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,7 @@ def train(
     monitor: Monitor | None = None,
     path: Path | None = None,
     penalised: np.ndarray | None = None,
+    masks: np.ndarray | None = None,
 ) -> Population:
     """Train a population and return it.
 
@@ -96,9 +96,19 @@ def train(
         monitor: Progress, deadline and interruption.
         path: Where checkpoints go; a file found there is resumed from.
         penalised: 1 where the penalty counts a weight; all of them when left out.
+        masks: For each restart 1 where it may use a weight; all of them when left out.
     """
     run = _Run(
-        objective, data, held_out, schedule, key, monitor or Monitor(verbose=False), path, penalised, weights
+        objective,
+        data,
+        held_out,
+        schedule,
+        key,
+        monitor or Monitor(verbose=False),
+        path,
+        penalised,
+        weights,
+        masks,
     )
     return run.to_the_end()
 
@@ -106,7 +116,7 @@ def train(
 class _Run:
     """The moving parts of one `train` call."""
 
-    def __init__(self, objective, data, held_out, schedule, key, monitor, path, penalised, weights):
+    def __init__(self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks):
         self.objective, self.schedule, self.key = objective, schedule, key
         self.monitor, self.path = monitor, path
         self.data = _on_device(data)
@@ -116,10 +126,15 @@ class _Run:
         self.n_gates = schedule.penalty.n_gates * self.n
         self.penalised = jnp.asarray(np.ones(self.n) if penalised is None else penalised, jnp.float32)
         self.evaluate = make_evaluate(objective, schedule.penalty)
+        self.epoch = make_epoch(
+            objective, schedule.penalty,
+            n_rows=self.n_rows, batch_size=schedule.batch_size, n_passes=schedule.n_passes,
+        )  # fmt: skip
         self.history = History()
         self.mark = checkpoint.fingerprint(
-            schedule.phases, schedule.strengths, schedule.keep, schedule.threshold, schedule.batch_size,
-            repr(schedule.penalty), np.asarray(jax.random.key_data(key)), np.asarray(weights), *data.values(),
+            schedule.phases, schedule.strengths, schedule.threshold, schedule.batch_size,
+            schedule.n_passes, repr(schedule.penalty), np.asarray(jax.random.key_data(key)), np.asarray(weights),
+            *data.values(),
         )  # fmt: skip
         self.written = time.monotonic()
         gates = np.zeros((len(weights), self.n_gates))
@@ -128,21 +143,19 @@ class _Run:
             0,
             0,
             np.zeros(len(weights), np.float32),
-            np.ones(weights.shape, np.float32),
-            self._fresh(0, first),
+            np.asarray(np.ones(weights.shape) if masks is None else masks, np.float32),
+            start(first),
         )
         if path is not None and path.exists():
             self._resume(path)
 
-    def _n_steps(self, phase: Phase) -> int:
-        return max(1, self.n_rows // self.schedule.batch_size) * max(1, phase.n_epochs)
-
-    def _fresh(self, phase: int, weights: jax.Array) -> State:
-        return start(self.schedule.phases[phase], self._n_steps(self.schedule.phases[phase]), weights)
+    @property
+    def _n_steps_epoch(self) -> int:
+        return max(1, self.n_rows // self.schedule.batch_size) * self.schedule.n_passes
 
     def _resume(self, path: Path) -> None:
         def template(members: int) -> State:
-            return self._fresh(0, jnp.zeros((members, self.n + self.n_gates), jnp.float32))
+            return start(jnp.zeros((members, self.n + self.n_gates), jnp.float32))
 
         self.progress, self.history = checkpoint.read(path, self.mark, template)
 
@@ -158,25 +171,25 @@ class _Run:
         phase = self.schedule.phases[index]
         if done >= phase.n_epochs:
             return
-        epoch = make_epoch(
-            self.objective,
-            self.schedule.penalty,
-            phase,
-            n_rows=self.n_rows,
-            batch_size=self.schedule.batch_size,
-        )
+        all_rates = rates(phase, self._n_steps_epoch * phase.n_epochs).reshape(phase.n_epochs, -1)
         self.monitor.begin(phase.name, phase.n_epochs)
         for number in range(done, phase.n_epochs):
             if self.monitor.should_stop():
                 break
             key = jax.random.fold_in(jax.random.fold_in(self.key, index), number)
-            state, loss = epoch(
-                state, self.data, jnp.asarray(strengths), jnp.asarray(masks), self.penalised, key
+            state, loss = self.epoch(
+                state,
+                self.data,
+                all_rates[number],
+                jnp.asarray(strengths),
+                jnp.asarray(masks),
+                self.penalised,
+                key,
             )
             held = np.asarray(self._held_out(state.weights, masks))
             self.history.add(phase.name, np.asarray(loss), held)
             self.progress = Progress(index, number + 1, strengths, masks, state)
-            self.monitor.advance(f"loss {np.nanmin(loss):.4f}  held-out {np.nanmin(held):.4f}")
+            self.monitor.advance(f"loss {_least(loss):.4f}  held-out {_least(held):.4f}")
             self._keep_checkpoint()
 
     def _held_out(self, weights: jax.Array, masks: np.ndarray) -> jax.Array:
@@ -195,8 +208,8 @@ class _Run:
         weights = state.weights
         if index == 0:  # the best restarts go on, each under every strength
             held = np.nan_to_num(np.asarray(self._held_out(weights, masks)), nan=np.inf)
-            n_kept = max(1, int(np.ceil(self.schedule.keep * len(held))))
-            kept = np.repeat(np.argsort(held, kind="stable")[:n_kept], len(self.schedule.strengths))
+            best = _best_of_each(held, masks, max(1, (len(held) + 1) // 2))
+            kept, n_kept = np.repeat(best, len(self.schedule.strengths)), len(best)
             strengths = np.tile(np.asarray(self.schedule.strengths, np.float32), n_kept)
             weights, masks = weights[kept], masks[kept]
         else:
@@ -204,14 +217,17 @@ class _Run:
             masks = (np.abs(raw) > self.schedule.threshold).astype(np.float32) * masks
             weights = jnp.concatenate([jnp.asarray(raw * masks), weights[:, self.n :] + 20.0], axis=1)
             strengths = np.zeros_like(strengths)
-        self.progress = Progress(index + 1, 0, strengths, masks, self._fresh(index + 1, weights))
+        self.progress = Progress(index + 1, 0, strengths, masks, start(weights))
 
     def _effective(self, raw: jax.Array, masks: np.ndarray) -> np.ndarray:
         gate = jax.vmap(lambda r, m: self.schedule.penalty.gate(r[: self.n] * m, r[self.n :], None))
         return np.asarray(gate(raw, jnp.asarray(masks)))
 
     def _result(self) -> Population:
-        _, _, strengths, masks, state = self.progress
+        index, _, strengths, masks, state = self.progress
+        if index == len(self.schedule.phases) - 1:  # the refit has no penalty; tell which one made the member
+            ladder = np.asarray(self.schedule.strengths, np.float32)
+            strengths = np.tile(ladder, len(strengths) // len(ladder))
         held = np.nan_to_num(np.asarray(self._held_out(state.weights, masks)), nan=np.inf)
         order = np.argsort(held, kind="stable")
         weights = self._effective(state.weights, masks)
@@ -221,10 +237,19 @@ class _Run:
         )  # fmt: skip
 
 
+def _best_of_each(held_out: np.ndarray, masks: np.ndarray, n: int) -> np.ndarray:
+    """Return ``n`` members: the best of each sub-library first, so that none is crowded out before it is pruned."""
+    order = np.argsort(held_out, kind="stable")
+    _, group = np.unique(masks, axis=0, return_inverse=True)
+    first = [i for k, i in enumerate(order) if group.ravel()[i] not in group.ravel()[order[:k]]]
+    rest = [i for i in order if i not in first]
+    return np.array([*first, *rest][: max(n, len(first))])
+
+
+def _least(losses: np.ndarray) -> float:
+    finite = np.asarray(losses)[np.isfinite(losses)]
+    return float(np.min(finite)) if len(finite) else np.nan
+
+
 def _on_device(data: dict[str, np.ndarray]) -> Data:
     return {name: jnp.asarray(values, jnp.float32) for name, values in data.items()}
-
-
-def ladder(low: float, high: float, n: int) -> Sequence[float]:
-    """Return ``n`` penalty strengths in equal ratios from ``low`` to ``high``."""
-    return tuple(float(s) for s in np.geomspace(low, high, n))

@@ -1,0 +1,173 @@
+"""EQLRegressor: plain symbolic regression by an equation-learner network, with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import sympy
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from isr.data.names import symbol_names
+from isr.estimators.fronts import front_frame
+from isr.estimators.regression_fit import RegressionFit, fit_regression
+from isr.estimators.settings import make_schedule
+from isr.estimators.status import status_of, warn_unless_ok
+from isr.estimators.symbolic_flow import _seed
+from isr.model.formula import Formulas, express
+from isr.pruning.front import choose
+from isr.training.monitor import Monitor
+from isr.training.penalties import AbstractPenalty
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LIBRARY = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2}
+STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
+
+
+def _number(value: float) -> sympy.Expr:
+    return sympy.Integer(int(value)) if value == int(value) else sympy.Float(value)
+
+
+class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """Learns ``y = f(x)`` as short formulas, one for each output.
+
+    Args:
+        n_layers: Hidden layers of the network that is pruned into formulas.
+        primitives: Library of functions with multiplicities; constant, identity, square, sine, exponential, sigmoid
+            and product when None.
+        n_restarts: Random starts trained side by side.
+        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object.
+        effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
+        batch_size: Rows a step.
+        selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
+        snap: Whether constants are set to simple values where the data cannot tell the difference.
+        max_time: Seconds after which the best so far is kept.
+        checkpoint: File to write progress to and to resume from.
+        random_state: Seed.
+        verbose: Progress on (True), off (False) or on a terminal only (None).
+
+    Attributes:
+        formulas_: The model. expressions_: A SymPy expression for each output. front_: Accuracy against
+        complexity (pandas). errors_: Standard errors of the constants. history_: Curves. status_: How it ended.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.linspace(-1, 1, 64)[:, None]
+        >>> model = EQLRegressor(n_layers=1, n_restarts=2, effort="quick", random_state=0).fit(x, 2 * x[:, 0] ** 2)
+        >>> model.expressions_
+        [2*x1**2]
+    """
+
+    def __init__(
+        self,
+        n_layers: int = 2,
+        *,
+        primitives: Mapping[str, int] | Sequence[str] | None = None,
+        n_restarts: int = 8,
+        penalty: str | AbstractPenalty = "l0.5",
+        effort: Any = "normal",
+        batch_size: int = 64,
+        selection: str = "bic",
+        snap: bool = True,
+        max_time: float | None = None,
+        checkpoint: str | Path | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_layers = n_layers
+        self.primitives = primitives
+        self.n_restarts = n_restarts
+        self.penalty = penalty
+        self.effort = effort
+        self.batch_size = batch_size
+        self.selection = selection
+        self.snap = snap
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EQLRegressor:
+        """Learn formulas for y, one column or several, from the rows of X."""
+        values, targets = validate_data(
+            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=4
+        )
+        weight = (
+            None if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=np.float64)
+        )
+        if weight is not None:
+            used = weight > 0
+            values, targets, weight = values[used], targets[used], weight[used]
+        self.single_output_ = targets.ndim == 1
+        targets = np.asarray(targets, dtype=float).reshape(len(values), -1)
+        schedule = make_schedule(
+            self.effort, max(1, round(0.8 * len(values))), batch_size=self.batch_size, strengths=STRENGTHS,
+            penalty=self.penalty,
+        )  # fmt: skip
+        monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
+        with monitor.watching():
+            self.fit_: RegressionFit = fit_regression(
+                values, targets, weight,
+                library=LIBRARY if self.primitives is None else self.primitives,
+                n_layers=self.n_layers, schedule=schedule, n_restarts=self.n_restarts, rule=self.selection,
+                snapping=self.snap, seed=_seed(self.random_state), monitor=monitor,
+                path=None if self.checkpoint is None else Path(self.checkpoint),
+            )  # fmt: skip
+        self.history_ = self.fit_.population.history
+        self.status_ = status_of(self.fit_.population, sum(p.n_epochs for p in schedule.phases))
+        self._use(self.fit_.chosen)
+        warn_unless_ok(self.status_)
+        return self
+
+    def _use(self, index: int) -> None:
+        self.chosen_ = index
+        self.formulas_: Formulas = self.fit_.front[index].model
+        self.expressions_ = self._expressions(self.formulas_)
+
+    def _expressions(self, formulas: Formulas) -> list[sympy.Expr]:
+        given = getattr(self, "feature_names_in_", None)
+        names = [f"x{i + 1}" for i in range(self.n_features_in_)] if given is None else list(given)
+        symbols = [sympy.Symbol(n, real=True) for n in symbol_names(names)]
+        constants = [_number(float(c)) for c in np.asarray(formulas.constants)]
+        return [express(tree, symbols, constants) for tree in formulas.trees]
+
+    def choose(self, *, complexity: int | None = None, rule: str | None = None) -> EQLRegressor:
+        """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
+        check_is_fitted(self, "fit_")
+        self._use(
+            choose(self.fit_.front, rule or self.selection, n_rows=self.fit_.n_train, complexity=complexity)
+        )
+        return self
+
+    @property
+    def front_(self) -> pd.DataFrame:
+        """Accuracy against complexity: one row a model, the chosen one marked."""
+        check_is_fitted(self, "fit_")
+
+        def equations(formulas: Formulas) -> str:
+            return "\n".join(str(sympy.N(e, 4)) for e in self._expressions(formulas))
+
+        return front_frame(self.fit_.front, self.chosen_, equations)
+
+    @property
+    def errors_(self) -> np.ndarray:
+        """Standard errors of the constants of the model that the rule chose, NaN where snapped."""
+        check_is_fitted(self, "fit_")
+        return self.fit_.errors
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the formulas' values for rows."""
+        check_is_fitted(self, "formulas_")
+        values = validate_data(self, X, dtype=np.float64, reset=False)
+        with jax.enable_x64(True):
+            predicted = np.asarray(
+                jax.vmap(self.formulas_, in_axes=-1, out_axes=-1)(jnp.asarray(values.T))[0]
+            ).T
+        return predicted[:, 0] if self.single_output_ else predicted

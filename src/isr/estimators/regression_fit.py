@@ -1,0 +1,236 @@
+"""The fit of an equation-learner regressor, told in order: scale, train a population, open, prune, refit, choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import sympy
+from jaxtyping import Array, Float
+
+from isr.data.splits import split_rows
+from isr.estimators.refine import MAX_CONSTANTS, eliminate_all, polish, refine
+from isr.model.affine import Standardise, standardise
+from isr.model.eql import EQL, build_eql
+from isr.model.formula import Formulas, complexity
+from isr.model.parameters import flatten, n_constants
+from isr.pruning.canonical import (
+    build_formulas,
+    expressions_of,
+    formulas_of,
+    functions_in,
+    input_symbols,
+    shortest,
+)
+from isr.pruning.front import Point, choose, pareto
+from isr.training.cache import keep_compiled_programs
+from isr.training.monitor import Monitor
+from isr.training.population import Population, Schedule, train
+from isr.training.sublibraries import sublibrary_masks
+
+N_REFINED = 5
+HELD_OUT = 0.2
+# A residual variance below this share of y's is rounding, not misfit.
+FLOOR = 1e-24
+COARSE_FLOOR = 1e-8
+
+
+@dataclass(frozen=True)
+class RegressionFit:
+    """What a fit leaves; the fields are those of `FlowFit`."""
+
+    front: list[Point]
+    chosen: int
+    formulas: Formulas
+    errors: np.ndarray
+    labels: dict[int, str]
+    population: Population
+    n_train: int
+
+
+def fit_regression(
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    *,
+    library,
+    n_layers: int,
+    schedule: Schedule,
+    n_restarts: int,
+    rule: str,
+    snapping: bool,
+    seed: int,
+    monitor: Monitor,
+    path: Path | None = None,
+) -> RegressionFit:
+    """Fit formulas for every column of y to rows of x, by least squares.
+
+    Args:
+        x: Rows of inputs.
+        y: Rows of outputs.
+        weight: Of each row.
+        library: Primitives of a layer.
+        n_layers: Hidden layers.
+        schedule: How the population is trained.
+        n_restarts: Members before the ladder of penalties multiplies them.
+        rule: How a point of the front is chosen.
+        snapping: Whether constants may be set to simple values.
+        seed: Of everything drawn.
+        monitor: Progress, deadline and interruption.
+        path: Where checkpoints go.
+    """
+    keep_compiled_programs()
+    with jax.enable_x64(True):
+        held = int(np.clip(round(HELD_OUT * len(x)), 1, 20_000))
+        split = split_rows(len(x), held_out=held, random_state=seed)
+        x_scale, y_scale = standardise(x[split.train]), standardise(y[split.train])
+        arrays = _arrays(x, y, weight, y_scale)
+        data = {k: v[:, split.train] for k, v in arrays.items()}
+        held_out = {k: v[:, split.held_out] for k, v in arrays.items()}
+        members, population = _train(
+            data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path
+        )
+
+        def nats(loss: float) -> float:
+            return 0.5 * float(np.log(loss + FLOOR))
+
+        def coarse(loss: float) -> float:  # a network is not expected to be exact to the last digit
+            return 0.5 * float(np.log(loss + COARSE_FLOOR))
+
+        networks = eliminate_all(
+            _promising(members, population), row_loss, _scaled(data, x_scale), monitor=monitor, nats=coarse
+        )
+        points = refine(
+            _open_all(networks, x_scale), row_loss, data, held_out, complexity=_complexity,
+            acceptable=_is_finite(data), tidy=tidy, monitor=monitor, nats=nats,
+        )  # fmt: skip
+        front = pareto(points)
+        chosen = choose(front, rule, n_rows=len(split.train))
+        formulas, snapped, errors = polish(front[chosen].model, row_loss, data, snapping=snapping, nats=nats)
+        front = [replace(p, model=_in_units(p.model, y_scale)) for p in front]
+        formulas = _in_units(tidy(formulas), y_scale)
+        front[chosen] = replace(front[chosen], model=formulas)
+        return RegressionFit(front, chosen, formulas, errors, snapped.labels, population, len(split.train))
+
+
+def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:
+    """Return the squared error of every row, summed over the outputs, in units of y's variance."""
+    predicted = jax.vmap(formulas, in_axes=-1, out_axes=-1)(data["x"])[0]
+    return jnp.sum((predicted - data["y"]) ** 2, axis=0)
+
+
+def _arrays(x, y, weight, y_scale) -> dict[str, np.ndarray]:
+    # Only the scale of y is taken out: formulas keep their constants, up to that factor.
+    arrays = {"x": x.T, "y": (y / np.asarray(y_scale.scale)).T}
+    if weight is not None:
+        arrays["weight"] = (weight / np.mean(weight))[None, :]
+    return arrays
+
+
+def _train(data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path):
+    keys = jax.random.split(jax.random.key(seed), n_restarts + 1)
+    n_inputs, n_outputs = len(data["x"]), len(data["y"])
+    networks = [
+        build_eql(k, n_inputs, n_outputs, n_layers=n_layers, library=library, skip=True, last_scale=0.3)
+        for k in keys[1:]
+    ]
+    _, restore = flatten(networks[0])
+
+    def objective(weights, batch, key):
+        losses = row_loss(restore(weights), batch)
+        if "weight" in batch:
+            return jnp.mean(losses * batch["weight"][0])
+        return jnp.mean(losses)
+
+    weights = np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks])
+    population = train(
+        objective,
+        weights,
+        _scaled(data, x_scale),
+        _scaled(held_out, x_scale),
+        schedule,
+        keys[0],
+        monitor=monitor,
+        path=path,
+        masks=sublibrary_masks(networks[0], n_restarts),
+    )
+    return [
+        restore(jnp.asarray(w, jnp.float64)) for w in population.weights if np.all(np.isfinite(w))
+    ], population
+
+
+def _scaled(arrays: dict[str, np.ndarray], x_scale: Standardise) -> dict[str, np.ndarray]:
+    shift, scale = np.asarray(x_scale.shift)[:, None], np.asarray(x_scale.scale)[:, None]
+    return {**arrays, "x": (arrays["x"] - shift) / scale}
+
+
+def _promising(members: list[EQL], population: Population) -> list[EQL]:
+    """Return the members that a few constants take far, one for each set of functions in use."""
+    worth = [
+        float(np.log(loss + 1e-6)) + 0.1 * n_constants(m)
+        for m, loss in zip(members, population.held_out, strict=False)
+    ]
+    kept: dict[frozenset[str], EQL] = {}
+    for i in np.argsort(worth, kind="stable"):
+        network = _thinned(members[i])
+        kept.setdefault(functions_in(formulas_of(network)), network)
+        if len(kept) == N_REFINED:
+            break
+    return list(kept.values())
+
+
+def _open_all(networks: list[EQL], x_scale: Standardise) -> list[Formulas]:
+    """Return networks as formulas in x's own units, no two of the same structure."""
+    opened = {formulas.trees: formulas for formulas in (_open(n, x_scale) for n in networks)}
+    return list(opened.values())
+
+
+def _thinned(network: EQL) -> EQL:
+    """Return the network with at most so many weights in use as can be refined: the largest."""
+    vector, restore = flatten(network)
+    size = np.abs(np.asarray(vector))
+    if np.count_nonzero(size) <= MAX_CONSTANTS:
+        return network
+    least = np.sort(size)[-MAX_CONSTANTS]
+    return restore(jnp.where(size >= least, vector, 0.0))
+
+
+def _open(network: EQL, x_scale: Standardise) -> Formulas:
+    symbols = input_symbols(network.n_inputs)
+    raw = [
+        (s - sympy.Float(m)) / sympy.Float(w) if m else s / sympy.Float(w)
+        for s, m, w in zip(symbols, x_scale.shift, x_scale.scale, strict=True)
+    ]
+    return build_formulas([shortest(e) for e in formulas_of(network, raw)], network.n_inputs, stack=1)
+
+
+def tidy(formulas: Formulas) -> Formulas:
+    """Return formulas with constants that are exactly zero taken out, and what they held up."""
+    return build_formulas([shortest(e) for e in expressions_of(formulas)], formulas.n_inputs, stack=1)
+
+
+def _in_units(formulas: Formulas, y_scale: Standardise) -> Formulas:
+    scaled = [
+        shortest(sympy.Float(w) * e) for w, e in zip(y_scale.scale, expressions_of(formulas), strict=True)
+    ]
+    return build_formulas(scaled, formulas.n_inputs, stack=1)
+
+
+def _complexity(formulas: Formulas) -> int:
+    return sum(complexity(tree) for tree in formulas.trees)
+
+
+def _is_finite(data):
+    def finite(formulas: Formulas) -> bool:
+        return bool(
+            np.all(
+                np.isfinite(
+                    np.asarray(row_loss(formulas, {k: jnp.asarray(v[:, :512]) for k, v in data.items()}))
+                )
+            )
+        )
+
+    return finite

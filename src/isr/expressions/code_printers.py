@@ -124,7 +124,8 @@ class _Shared(CodePrinter):
 
     def _print_denominator(self, expr: Any) -> str:
         text = self._print(expr)
-        return text if expr.is_Symbol or expr.is_Function or expr.is_Pow else f"({text})"
+        atomic = expr.is_Symbol or expr.is_Function or expr.is_Pow or expr.is_NumberSymbol
+        return text if atomic else f"({text})"
 
     def _call(self, name: str, expr: Any) -> str:
         return f"{self._function(name)}({', '.join(self._print(a) for a in expr.args)})"

@@ -119,7 +119,7 @@ def header(subject: Subject, calls: Sequence[str], notes: Sequence[str] = ()) ->
             else ""
         )
         lines.append(f"  y[{i}]  {_named(subject, name)}{noise}")
-    lines.append(f"  the latent has {subject.n_latent} entries; {_latent(subject)}")
+    lines.append(f"  the latent has {subject.n_latent} entries: {_latent(subject)}")
     if subject.n_padding:
         lines.append(
             "  the second one belongs to a padding of x by zero, which a coupling of one variable needs"
@@ -135,8 +135,8 @@ def _named(subject: Subject, name: str) -> str:
 def _latent(subject: Subject) -> str:
     if not subject.noise:
         return "each is standard normal"
-    free = subject.n_latent - len(subject.noise)
-    return f"the first {len(subject.noise)} are y, the other {free} are standard normal"
+    leading = "the first is y" if len(subject.noise) == 1 else f"the first {len(subject.noise)} are y"
+    return leading if len(subject.noise) == subject.n_latent else f"{leading}, the rest is standard normal"
 
 
 def pad_nodes() -> tuple[list[float], list[float]]:

@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "report": LIBRARY | {"estimators"},
     "problems": {"data", "inference"},
     "demo": LIBRARY | {"estimators", "report", "problems"},
-    "cli": LIBRARY | {"estimators", "report", "problems", "demo"},
+    "reproduce": LIBRARY | {"estimators", "report", "problems"},
+    "cli": LIBRARY | {"estimators", "report", "problems", "demo", "reproduce"},
 }
 # What modules may take from the package itself; its lazy public names would hide where they come from.
 FROM_ROOT = {"__version__"}

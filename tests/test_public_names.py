@@ -10,10 +10,12 @@ import pytest
 import isr
 
 PUBLIC_NAMES = [
+    "EQLRegressor",
     "Expressions",
     "Flow",
     "PRIMITIVES",
     "Primitive",
+    "SymbolicFlow",
     "__version__",
     "build_flow",
     "check",

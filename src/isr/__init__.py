@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "EQLRegressor": "isr.estimators.eql_regressor",
     "Expressions": "isr.expressions",
     "Flow": "isr.model.flow",
     "PRIMITIVES": "isr.model.primitives",
     "Primitive": "isr.model.primitives",
+    "SymbolicFlow": "isr.estimators.symbolic_flow",
     "build_flow": "isr.model.build",
     "check": "isr.expressions.check",
     "extract": "isr.expressions",
@@ -27,6 +29,8 @@ _SUBMODULES = frozenset({"problems"})
 
 if TYPE_CHECKING:
     from isr import problems
+    from isr.estimators.eql_regressor import EQLRegressor
+    from isr.estimators.symbolic_flow import SymbolicFlow
     from isr.expressions import Expressions, extract
     from isr.expressions.check import check
     from isr.model.build import build_flow
@@ -36,9 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PRIMITIVES",
+    "EQLRegressor",
     "Expressions",
     "Flow",
     "Primitive",
+    "SymbolicFlow",
     "__version__",
     "build_flow",
     "check",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -53,6 +55,46 @@ def demo() -> None:
     from isr.demo import run
 
     run()
+
+
+class Experiment(StrEnum):
+    """What `isr reproduce` can run."""
+
+    densities = "densities"
+    laws = "laws"
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[Experiment, typer.Argument(help="Which of the paper's experiments.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A short look, not for the record.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 5,
+    only: Annotated[
+        str, typer.Option(help="Comma-separated names of the cases to run; all when left out.")
+    ] = "",
+    out: Annotated[Path, typer.Option(help="Folder for rows (JSON), tables and figures.")] = Path("results"),
+) -> None:
+    """Run an experiment of the paper again and write rows, tables and figures.
+
+    Example: isr reproduce densities --quick --out /tmp/densities
+    """
+    from isr.reproduce import densities, laws
+
+    names = [n.strip() for n in only.split(",") if n.strip()]
+    known = {"densities": list(densities.MODELS), "laws": [*laws.LAWS, *laws.FUNCTIONS]}[experiment.value]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"unknown case {name!r} of {experiment.value}; known: {', '.join(known)}")
+    out.mkdir(parents=True, exist_ok=True)
+    if experiment is Experiment.densities:
+        densities.run(out, names=names or known, seeds=range(seeds), quick=quick, say=typer.echo)
+    else:
+        laws.run(
+            out, laws=[n for n in names or known if n in laws.LAWS],
+            functions=[n for n in names or known if n in laws.FUNCTIONS],
+            seeds=range(seeds), function_seeds=range(seeds if seeds != 5 else 20), quick=quick, say=typer.echo,
+        )  # fmt: skip
+    typer.echo(f"rows, tables and figures are in {out}")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,5 +1,7 @@
 """Laws of pruning, on cases with closed forms."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -154,7 +156,7 @@ def test_elimination_never_adds_a_constant_and_drops_the_one_that_is_not_there()
     fit = Fit(model, square_loss, data, log_variance)
     path = eliminate(fit, fit.start, stop_nats=10.0)
     free = [set(cut.free.tolist()) for cut in path]
-    assert all(later < earlier for earlier, later in zip(free, free[1:], strict=False))
+    assert all(later < earlier for earlier, later in pairwise(free))
     assert all(np.all(cut.theta[[i for i in range(3) if i not in cut.free]] == 0) for cut in path)
     basis = _basis(model)
     two = next(cut for cut in path if len(cut.free) == 2)

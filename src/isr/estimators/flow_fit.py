@@ -30,8 +30,10 @@ from isr.training.monitor import Monitor
 from isr.training.population import Population, Schedule, train
 from isr.training.sublibraries import sublibrary_masks
 
+# What a weight in use adds to the complexity of a network written out with scales, guards and clamps, roughly.
+ROUGH_COST = 8
 # How many members of a population are opened and refined.
-N_REFINED = 4
+N_REFINED = 3
 # Share of the rows held out, and at most how many.
 HELD_OUT, MAX_HELD_OUT = 0.2, 20_000
 
@@ -247,13 +249,13 @@ def _closed_point(member: Flow, rows: Rows) -> Point:
     theta = np.asarray(flatten(member)[0])
     count = n_constants(member)
     return Point(
-        _closed(member, rows), 3 * count, count, float(np.mean(train_rows)), float(np.mean(held)), held, theta,
+        _closed(member, rows), ROUGH_COST * count, count, float(np.mean(train_rows)), float(np.mean(held)), held, theta,
         np.flatnonzero(theta),
     )  # fmt: skip
 
 
 def _weighed(front: list[Point]) -> list[Point]:
-    """Return the front with the complexity of every network written out; so far it was three a weight in use."""
+    """Return the front with the complexity of every network written out; so far it was a rough estimate."""
     weighed = [
         replace(p, complexity=extract(p.model).complexity)
         if _is_closed(p.model) and p.n_constants <= 3 * MAX_CONSTANTS

@@ -19,6 +19,8 @@ from isr.training.monitor import Monitor
 
 # Formulas with more constants than this are neither short nor cheap to refine.
 MAX_CONSTANTS = 100
+# Rows that decide which weights of a network can go; what is left is judged by all rows later.
+ELIMINATION_ROWS = 4096
 
 
 def eliminate_all(
@@ -29,20 +31,19 @@ def eliminate_all(
     monitor: Monitor,
     nats: Callable[[float], float] = float,
 ) -> list[Any]:
-    """Return each model with the weights cut that do not earn their place (Bayesian information criterion).
+    """Return each model without the weights that it does not miss.
 
     Models of one structure share one compiled program.
     """
     kept = []
     models = list(models)
+    some = {name: values[..., :ELIMINATION_ROWS] for name, values in data.items()}
     monitor.begin("eliminate", len(models))
     for model in models:
         if monitor.should_stop() and kept:
             break
-        fit = Fit(model, row_loss, data, nats)
-        path = eliminate(fit, fit.start, stop_nats=20 / fit.n_rows)
-        scores = [fit.n_rows * fit.nats(c.loss) + 0.5 * np.log(fit.n_rows) * len(c.free) for c in path]
-        kept.append(fit.restore(path[int(np.argmin(scores))].theta))
+        fit = Fit(model, row_loss, some, nats, newton=False)
+        kept.append(fit.restore(eliminate(fit, fit.start, singly=False)[-1].theta))
         monitor.advance()
     return kept
 

@@ -1,4 +1,7 @@
-"""A model's learned numbers as one flat vector, and the masks that keep some of them at zero."""
+"""A model's learned numbers as one flat vector, and the masks that keep some of them at zero.
+
+Outside of compiled code the work is done by NumPy: JAX would compile a program for every shape it meets.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
+import numpy as np
 from jaxtyping import Array, Float
 
 Model = TypeVar("Model")
@@ -21,32 +24,46 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Float[Array, " 
     The function keeps the vector's precision, so a model can be trained in single and refitted in double.
     """
     arrays, rest = eqx.partition(model, eqx.is_inexact_array)
-    vector, _ = ravel_pytree(arrays)
     leaves, tree = jax.tree.flatten(arrays)
     shapes = [leaf.shape for leaf in leaves]
 
     def restore(values: Float[Array, " n"]) -> Model:
-        start, new = 0, []
+        traced = isinstance(values, jax.core.Tracer)
+        flat, start, new = values if traced else np.asarray(values), 0, []
         for shape in shapes:
-            size = math.prod(shape)
-            new.append(values[start : start + size].reshape(shape))
-            start += size
+            piece = flat[start : start + math.prod(shape)].reshape(shape)
+            new.append(piece if traced else jnp.asarray(piece))
+            start += math.prod(shape)
         return eqx.combine(jax.tree.unflatten(tree, new), rest)
 
-    return vector, restore
+    return _joined(leaves), restore
+
+
+def _joined(leaves: list[Array]) -> Float[Array, " n"]:
+    if not leaves:
+        return jnp.zeros(0)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        return jnp.concatenate([leaf.ravel() for leaf in leaves])
+    return jnp.asarray(np.concatenate([np.asarray(leaf).ravel() for leaf in leaves]))
 
 
 def cast(model: Model, dtype: jnp.dtype | type) -> Model:
     """Return ``model`` with its learned numbers in another precision."""
-    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, model)
+
+    def convert(leaf: Array) -> Array:
+        if not eqx.is_inexact_array(leaf) or leaf.dtype == dtype:
+            return leaf
+        return leaf.astype(dtype) if isinstance(leaf, jax.core.Tracer) else jnp.asarray(np.asarray(leaf), dtype)
+
+    return jax.tree.map(convert, model)
 
 
 def mask_of(model: Model) -> Float[Array, " n"]:
     """Return 1 where a learned number is in use and 0 where it has been cut (is exactly zero)."""
-    vector, _ = flatten(model)
-    return (vector != 0).astype(vector.dtype)
+    vector = np.asarray(flatten(model)[0])
+    return jnp.asarray((vector != 0).astype(vector.dtype))
 
 
 def n_constants(model: Model) -> int:
     """Return how many learned numbers are in use (not exactly zero)."""
-    return int(jnp.sum(mask_of(model)))
+    return int(np.count_nonzero(np.asarray(flatten(model)[0])))

@@ -40,6 +40,7 @@ def eliminate(
     *,
     n_candidates: int = 3,
     stop_nats: float = 0.3,
+    singly: bool = True,
 ) -> list[Cut]:
     """Return the path of ever fewer constants, the converged start first.
 
@@ -48,11 +49,15 @@ def eliminate(
         theta: Starting constants; zeros stay zero.
         n_candidates: How many of the least missed constants are tried where cutting the first one costs.
         stop_nats: The path ends where one more cut costs so many nats a row.
+        singly: Whether to go on one by one where nothing more can go for free.
     """
     theta, loss = fit.converge(theta, np.flatnonzero(theta), max_iterations=20)
     path = [Cut(theta, loss, np.flatnonzero(theta))]
     while len(path[-1].free):
-        cut = _bulk(fit, path[-1]) or _single(fit, path[-1], n_candidates)
+        cut = _bulk(fit, path[-1])
+        if cut is None and not singly:
+            break
+        cut = cut or _single(fit, path[-1], n_candidates)
         if fit.nats(cut.loss) - fit.nats(path[-1].loss) > stop_nats:
             break
         path.append(cut)
@@ -124,5 +129,5 @@ def _without(fit: Fit, here: Cut, gone: np.ndarray, guess: np.ndarray) -> Cut:
     plain, moved = here.theta.copy(), guess.copy()
     plain[gone] = moved[gone] = 0.0
     start = moved if fit.loss(moved) < fit.loss(plain) else plain
-    found, loss = fit.converge(start, left, max_iterations=8, fast=True)
+    found, loss = fit.converge(start, left, max_iterations=5, fast=True)
     return Cut(found, loss, left)

@@ -18,10 +18,10 @@ from scipy.optimize import minimize
 from isr.model.parameters import cast, flatten
 
 # Above so many constants a Hessian at every step costs more than it saves.
-MAX_NEWTON = 48
+MAX_NEWTON = 24
 CHUNK = 4096
 # Rows that a quick look at the curvature takes.
-FEW_ROWS = 2048
+FEW_ROWS = 1024
 # Hessians are compiled for these numbers of constants and filled up.
 BUCKETS = (8, 24, 48, 100)
 
@@ -37,6 +37,8 @@ class Fit:
         data: Arrays with rows along the last axis; ``"weight"``, where present, weighs the rows.
         nats: Turns a mean loss into nats a row: the identity for a likelihood, ``log(loss) / 2`` for a mean
             squared error.
+        newton: Whether few constants converge by Newton steps; without, by a quasi-Newton method, which needs no
+            Hessian of every size compiled.
     """
 
     def __init__(
@@ -45,12 +47,15 @@ class Fit:
         row_loss: RowLoss,
         data: dict[str, np.ndarray],
         nats: Callable[[float], float] = float,
+        *,
+        newton: bool = True,
     ) -> None:
         with jax.enable_x64(True):
             self._model = cast(model, jnp.float64)
             self.start = np.asarray(flatten(self._model)[0])
             self.n_rows = next(iter(data.values())).shape[-1]
             self.nats = nats
+            self._newton = newton
             self._row_loss = row_loss
             self._rows = _chunked(data, self.n_rows)
             n_few = min(self.n_rows, FEW_ROWS)
@@ -59,7 +64,7 @@ class Fit:
     def restore(self, theta: np.ndarray) -> Any:
         """Return the model with these constants."""
         with jax.enable_x64(True):
-            return flatten(self._model)[1](jnp.asarray(theta, jnp.float64))
+            return flatten(self._model)[1](np.asarray(theta, np.float64))
 
     def loss(self, theta: np.ndarray) -> float:
         """Return the mean loss; infinite where it is not a number."""
@@ -78,7 +83,8 @@ class Fit:
 
     def hessian(self, theta: np.ndarray, free: np.ndarray, *, fast: bool = False) -> np.ndarray:
         """Return the matrix of second derivatives with respect to the free constants; fast from fewer rows."""
-        size = next(b for b in (*BUCKETS, len(free)) if b >= len(free))
+        buckets = BUCKETS if self._newton else BUCKETS[-1:]
+        size = next(b for b in (*buckets, len(free)) if b >= len(free))
         index = np.concatenate([free, np.full(size - len(free), len(theta))])
         with jax.enable_x64(True):
             full = _hessian(
@@ -115,7 +121,7 @@ class Fit:
         def curvature(phi: np.ndarray) -> np.ndarray:
             return _finite(self.hessian(place(phi), free, fast=fast) * np.outer(size, size))
 
-        if len(free) <= MAX_NEWTON:
+        if self._newton and len(free) <= MAX_NEWTON:
             method, options = "trust-exact", {"maxiter": max_iterations, "gtol": 1e-6 if fast else 1e-9}
         else:
             method, options = "L-BFGS-B", {"maxiter": 10 * max_iterations}

@@ -41,7 +41,7 @@ class Snapped(NamedTuple):
 
 def simple_values(value: float, error: float) -> list[tuple[str, float]]:
     """Return simple values within two standard errors of ``value``, the simplest first."""
-    reach = 2 * error
+    reach = max(2 * error, 1e-9 * abs(value))  # without noise the error is rounding alone
     found: list[tuple[int, str, float]] = []
     for denominator in (1, 2, 3, 4, 5, 6, 8, 10):
         numerator = round(value * denominator)

@@ -1,0 +1,143 @@
+"""Density estimation as in the paper: INN and ISR on Gaussian, Banana, Ring and a mixture of two Gaussians."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isr.estimators.symbolic_flow import SymbolicFlow
+from isr.problems.densities import DENSITIES
+from isr.reproduce import records
+
+N_TRAIN, N_TEST = 10_000, 100_000
+
+# Blocks as in the paper; "charts" lets the fit choose among closed-form charts beyond affine couplings.
+MODELS: dict[str, dict[str, dict[str, Any]]] = {
+    "gaussian": {"INN": {"n_blocks": 1, "subnet": "mlp"}, "ISR": {"n_blocks": 1}},
+    "banana": {"INN": {"n_blocks": 1, "subnet": "mlp"}, "ISR": {"n_blocks": 1}},
+    "ring": {
+        "INN": {"n_blocks": 2, "subnet": "mlp"},
+        "ISR": {"n_blocks": 2, "mixing": "linear", "effort": "thorough", "n_restarts": 16, "batch_size": 256},
+        "ISR charts": {"n_blocks": 1, "charts": "auto"},
+    },
+    "mog": {
+        "INN": {"n_blocks": 2, "subnet": "mlp"},
+        "ISR": {"n_blocks": 2, "mixing": "linear", "effort": "thorough", "n_restarts": 16, "batch_size": 256},
+        "ISR charts": {"n_blocks": 1, "charts": "auto"},
+    },
+}
+
+
+def run(
+    out: Path,
+    *,
+    names: Iterable[str] = tuple(MODELS),
+    seeds: Iterable[int] = range(5),
+    quick: bool = False,
+    say: Any = print,
+) -> list[dict[str, Any]]:
+    """Fit every model on every density and return one row a fit; rows, table and figure go to ``out``.
+
+    Args:
+        out: Folder.
+        names: Which densities.
+        seeds: Which seeds.
+        quick: Fewer steps and starts, one seed: for a look, not for the record.
+        say: Told of every fit.
+    """
+    rows, last = [], {}
+    for name in names:
+        for label, options in MODELS[name].items():
+            for seed in [next(iter(seeds))] if quick else seeds:
+                row, model = fit_one(name, label, options, seed, quick=quick)
+                records.append(out / "densities.jsonl", row)
+                say(f"{name:9} {label:11} seed {seed}: KL {row['kl']:.4f}, {row['n_constants']} constants, "
+                    f"complexity {row['complexity']}, {row['seconds']:.0f} s")  # fmt: skip
+                rows.append(row)
+                last[name, label] = model
+    (out / "densities.md").write_text(table(rows))
+    figure(last, out / "densities.png")
+    return rows
+
+
+def fit_one(
+    name: str, label: str, options: dict[str, Any], seed: int, *, quick: bool = False
+) -> tuple[dict[str, Any], SymbolicFlow]:
+    """Return the row and the model of one fit."""
+    density = DENSITIES[name]
+    options = {**options, **({"effort": "quick", "n_restarts": 4} if quick else {})}
+    begun = time.perf_counter()
+    model = SymbolicFlow(random_state=seed, verbose=False, **options).fit(
+        density.sample(N_TRAIN, random_state=seed)
+    )
+    seconds = time.perf_counter() - begun
+    test = density.sample(N_TEST, random_state=1_000 + seed)
+    point = model.fit_.front[model.chosen_]
+    row = {
+        "experiment": "densities", "density": name, "model": label, "seed": seed, "quick": quick,
+        "kl": -model.score(test) - density.entropy, "n_constants": point.n_constants,
+        "complexity": point.complexity, "seconds": seconds, "charts": list(model.fit_.charts),
+        "status": str(model.status_), "options": options,
+        "equations": model.expressions_.text() if label != "INN" else "",
+    }  # fmt: skip
+    return row, model
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return a Markdown table of medians over the seeds, and the equations of each density's first seed."""
+    lines = ["| density | model | KL (nats), median | worst | constants | complexity | seconds | seeds |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for name, label in dict.fromkeys((r["density"], r["model"]) for r in rows):
+        group = [r for r in rows if (r["density"], r["model"]) == (name, label)]
+
+        def median(field: str, group: list[dict[str, Any]] = group) -> float:
+            return float(np.median([r[field] for r in group]))
+
+        worst = max(r["kl"] for r in group)
+        lines.append(
+            f"| {name} | {label} | {median('kl'):.4f} | {worst:.4f} | {median('n_constants'):.0f} | "
+            f"{median('complexity'):.0f} | {median('seconds'):.0f} | {len(group)} |"
+        )
+    shown = {(r["density"], r["model"]): r for r in reversed(rows) if r["equations"]}
+    for (name, label), row in reversed(shown.items()):
+        lines += ["", f"**{name}, {label}** (seed {row['seed']})", "", "```", row["equations"][:4000], "```"]
+    return "\n".join(lines) + "\n"
+
+
+def figure(models: dict[tuple[str, str], SymbolicFlow], path: Path) -> None:
+    """Draw samples of the truth and of every model, densities in columns, models in rows."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(name for name, _ in models))
+    labels = ["truth", *dict.fromkeys(label for _, label in models)]
+    fig, axes = plt.subplots(
+        len(labels), len(names), figsize=(2.2 * len(names), 2.2 * len(labels)), squeeze=False
+    )
+    for column, name in enumerate(names):
+        truth = DENSITIES[name].sample(2000, random_state=0)
+        low, high = truth.min(axis=0) - 0.5, truth.max(axis=0) + 0.5
+        for row, label in enumerate(labels):
+            ax = axes[row][column]
+            ax.set(xticks=[], yticks=[])
+            if label == "truth":
+                x = truth
+                ax.set_title(name)
+            elif (name, label) in models:
+                x = models[name, label].sample(2000)
+            else:
+                ax.set_axis_off()
+                continue
+            ax.scatter(*x.T, s=1.5, alpha=0.4, lw=0, color="0.3" if label == "truth" else f"C{row - 1}")
+            ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+            if column == 0:
+                ax.set_ylabel(label)
+    fig.tight_layout()
+    fig.savefig(path, dpi=130)
+    plt.close(fig)

@@ -1,0 +1,60 @@
+"""EQLRegressor: known functions come back exactly; scikit-learn's manners."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sympy
+from numpy.testing import assert_allclose
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import isr
+from isr.estimators.settings import Effort
+from isr.problems.laws import FUNCTIONS
+
+
+def quick(**options):
+    return isr.EQLRegressor(
+        **{"n_restarts": 4, "effort": "quick", "random_state": 0, "verbose": False, **options}
+    )
+
+
+@pytest.mark.parametrize("name", ["square", "product", "sine"])
+def test_known_functions_come_back_exactly(name):
+    function = FUNCTIONS[name]
+    x, y = function.sample(random_state=0)
+    model = quick(n_layers=1).fit(x, y)
+    names = [sympy.Symbol(f"x{i + 1}", real=True) for i in range(function.dim)]
+    found = function.compare(model.expressions_[0], symbols=names)
+    assert found.same, (found.reason, model.expressions_)
+    x_far, y_far = function.test_set()
+    assert_allclose(model.predict(x_far), y_far, atol=1e-6)
+
+
+def test_several_outputs_with_the_names_of_the_frame():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"depth": rng.uniform(-1, 1, 200), "speed": rng.uniform(-1, 1, 200)})
+    y = np.stack([2 * frame["depth"], frame["depth"] * frame["speed"]], axis=1)
+    model = quick(n_layers=1).fit(frame, y)
+    assert_allclose(model.predict(frame), y, atol=1e-6)
+    assert {str(s) for e in model.expressions_ for s in e.free_symbols} == {"depth", "speed"}
+
+
+def test_printed_expressions_are_the_prediction():
+    x, y = FUNCTIONS["square"].sample(random_state=1)
+    model = quick(n_layers=1).fit(x, y + 0.1 * x[:, 0])
+    value = sympy.lambdify(sympy.Symbol("x1", real=True), model.expressions_[0])
+    assert_allclose(value(x[:, 0]), model.predict(x), rtol=1e-9)
+
+
+def test_rows_of_no_weight_do_not_count():
+    x, y = FUNCTIONS["linear"].sample(random_state=1)
+    spoiled, weight = y.copy(), np.ones(len(y))
+    spoiled[::4], weight[::4] = 50.0, 0.0
+    model = quick(n_layers=1).fit(x, spoiled, sample_weight=weight)
+    assert_allclose(model.predict(x), y, atol=1e-6)
+
+
+@parametrize_with_checks([isr.EQLRegressor(n_restarts=1, n_layers=1, effort=Effort(40, 40, 10), random_state=0,
+                                           verbose=False, primitives=["constant", "id"], snap=False)])  # fmt: skip
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)

@@ -1,0 +1,146 @@
+"""SymbolicFlow: the laws it must find, and the manners scikit-learn asks for."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import isr
+from isr.estimators.settings import Effort
+from isr.problems.densities import DENSITIES
+from isr.problems.laws import LAWS
+
+TINY = Effort(20, 20, 5)
+
+
+def tiny(**options):
+    return isr.SymbolicFlow(
+        **{"n_restarts": 2, "effort": TINY, "n_layers": 1, "random_state": 0, "verbose": False, **options}
+    )
+
+
+@pytest.fixture(scope="module")
+def banana():
+    x = DENSITIES["banana"].sample(4000, random_state=0)
+    return isr.SymbolicFlow(n_restarts=4, effort="quick", random_state=0, verbose=False).fit(
+        pd.DataFrame(x, columns=["width", "height"])
+    )
+
+
+def test_the_banana_law_is_found_exactly(banana):
+    outputs = banana.expressions_.composed().outputs
+    found = LAWS["banana"].compare(list(outputs), symbols=banana.expressions_.forward.inputs, tolerance=0.06)
+    assert found.same, found.reason
+    assert "sin" not in banana.expressions_.text()
+
+
+def test_the_banana_density_is_close_to_the_truth(banana):
+    density = DENSITIES["banana"]
+    test = density.sample(50_000, random_state=1)
+    assert np.mean(density.log_prob(test) - banana.score_samples(test)) < 0.005
+
+
+def test_equations_carry_the_names_of_the_frame(banana):
+    assert [str(s) for s in banana.expressions_.forward.inputs] == ["width", "height"]
+
+
+def test_the_equations_are_the_model(banana):
+    assert isr.check(banana.flow_, banana.expressions_).passed
+
+
+def test_transform_and_back(banana):
+    x = DENSITIES["banana"].sample(500, random_state=2)
+    frame = pd.DataFrame(x, columns=["width", "height"])
+    assert_allclose(banana.inverse_transform(banana.transform(frame)), x, atol=1e-9)
+
+
+def test_samples_follow_the_learned_density(banana):
+    x = banana.sample(20_000, random_state=3)
+    frame = pd.DataFrame(x, columns=["width", "height"])
+    # The mean of the log-density over its own samples is minus its entropy, close to the truth's.
+    assert_allclose(-banana.score(frame), DENSITIES["banana"].entropy, atol=0.05)
+
+
+def test_the_front_runs_from_simple_to_accurate(banana):
+    front = banana.front_
+    assert list(front["complexity"]) == sorted(front["complexity"])
+    assert list(front["nll"]) == sorted(front["nll"], reverse=True)
+    assert front["chosen"].sum() == 1
+
+
+def test_another_model_of_the_front_can_be_chosen(banana):
+    simplest = int(banana.front_["complexity"].min())
+    kept = banana.chosen_
+    try:
+        banana.choose(complexity=simplest)
+        assert banana.front_["chosen"].iloc[0]
+        assert banana.expressions_.complexity == simplest
+    finally:
+        banana._use(kept)
+
+
+def test_same_seed_same_model():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    assert_array_equal(tiny().fit(x).score_samples(x), tiny().fit(x).score_samples(x))
+
+
+def test_samples_stay_inside_the_bounds():
+    x = np.random.default_rng(0).uniform([0, -1], [1, 1], size=(400, 2))
+    model = tiny(bounds=[(0, 1), (-1, None)]).fit(x)
+    samples = model.sample(20_000)
+    assert samples[:, 0].min() >= 0
+    assert samples[:, 0].max() <= 1
+    assert samples[:, 1].min() >= -1
+
+
+def test_one_variable_is_enough():
+    x = np.random.default_rng(0).normal(2.0, 0.5, size=(300, 1))
+    model = tiny().fit(x)
+    grid = np.linspace(-3, 7, 2001)[:, None]
+    assert_allclose(np.trapezoid(np.exp(model.score_samples(grid)), grid[:, 0]), 1.0, atol=1e-3)
+
+
+def test_running_out_of_time_keeps_a_model_and_says_so():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    with pytest.warns(ConvergenceWarning, match="max_time of 0 s reached; the best model so far is kept"):
+        model = tiny(max_time=0).fit(x)
+    assert np.all(np.isfinite(model.score_samples(x)))
+
+
+def test_the_baseline_trains():
+    x = DENSITIES["banana"].sample(500, random_state=0)
+    model = tiny(subnet="mlp").fit(x)
+    assert np.isfinite(model.score(x))
+
+
+def test_unknown_chart_is_named():
+    with pytest.raises(ValueError, match="unknown chart 'spherical'; known: polar, split, sinh_arcsinh"):
+        tiny(charts=("spherical",)).fit(np.zeros((10, 2)) + np.arange(10)[:, None])
+
+
+def test_unknown_effort_is_named():
+    with pytest.raises(ValueError, match="unknown effort 'huge'; known: quick, normal, thorough"):
+        tiny(effort="huge").fit(np.random.default_rng(0).normal(size=(20, 2)))
+
+
+def test_unfitted_says_so():
+    with pytest.raises(NotFittedError):
+        tiny().sample(3)
+
+
+def test_works_at_the_end_of_a_pipeline_and_in_a_grid_search():
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    pipeline = make_pipeline(StandardScaler(), tiny(subnet="mlp"))
+    search = GridSearchCV(pipeline, {"symbolicflow__n_blocks": [1]}, cv=2).fit(x)
+    assert np.isfinite(search.best_score_)
+
+
+@parametrize_with_checks([isr.SymbolicFlow(n_restarts=1, n_layers=1, effort=Effort(2, 2, 1), subnet="mlp",
+                                           random_state=0, verbose=False)])  # fmt: skip
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)

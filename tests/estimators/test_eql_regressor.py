@@ -54,7 +54,21 @@ def test_rows_of_no_weight_do_not_count():
     assert_allclose(model.predict(x), y, atol=1e-6)
 
 
-@parametrize_with_checks([isr.EQLRegressor(n_restarts=1, n_layers=1, effort=Effort(40, 40, 10), random_state=0,
-                                           verbose=False, primitives=["constant", "id"], snap=False)])  # fmt: skip
+UNSUPPORTED = {
+    "check_sample_weight_equivalence_on_dense_data": "rows are held out and batched at random, so a row given twice "
+    "is not the same as a row of weight two"
+}
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        isr.EQLRegressor(
+            n_restarts=1, n_layers=1, effort=Effort(40, 40, 10), random_state=0, verbose=False,
+            primitives=["constant", "id"], snap=False,
+        )
+    ],
+    expected_failed_checks=lambda estimator: UNSUPPORTED,
+)  # fmt: skip
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

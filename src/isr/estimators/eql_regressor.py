@@ -21,6 +21,7 @@ from isr.estimators.status import status_of, warn_unless_ok
 from isr.estimators.symbolic_flow import _seed
 from isr.model.formula import Formulas, express
 from isr.pruning.front import choose
+from isr.storage import Bundle, save
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
 
@@ -54,8 +55,12 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         verbose: Progress on (True), off (False) or on a terminal only (None).
 
     Attributes:
-        formulas_: The model. expressions_: A SymPy expression for each output. front_: Accuracy against
-        complexity (pandas). errors_: Standard errors of the constants. history_: Curves. status_: How it ended.
+        formulas_: The model.
+        expressions_: A SymPy expression for each output.
+        front_: Accuracy against complexity, a pandas frame.
+        errors_: Standard errors of the constants.
+        history_: Training curves.
+        status_: How the fit ended.
 
     Example:
         >>> import numpy as np
@@ -64,6 +69,8 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         >>> model.expressions_
         [2*x1**2]
     """
+
+    n_features_in_: int
 
     def __init__(
         self,
@@ -96,9 +103,10 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EQLRegressor:
         """Learn formulas for y, one column or several, from the rows of X."""
-        values, targets = validate_data(
+        checked: Any = validate_data(
             self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=4
         )
+        values, targets = checked
         weight = (
             None if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=np.float64)
         )
@@ -107,8 +115,9 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             values, targets, weight = values[used], targets[used], weight[used]
         self.single_output_ = targets.ndim == 1
         targets = np.asarray(targets, dtype=float).reshape(len(values), -1)
+        n_train = max(1, round(0.8 * len(values)))
         schedule = make_schedule(
-            self.effort, max(1, round(0.8 * len(values))), batch_size=self.batch_size, strengths=STRENGTHS,
+            self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS,
             penalty=self.penalty,
         )  # fmt: skip
         monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
@@ -121,7 +130,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 path=None if self.checkpoint is None else Path(self.checkpoint),
             )  # fmt: skip
         self.history_ = self.fit_.population.history
-        self.status_ = status_of(self.fit_.population, sum(p.n_epochs for p in schedule.phases))
+        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
         self._use(self.fit_.chosen)
         warn_unless_ok(self.status_)
         return self
@@ -132,11 +141,13 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.expressions_ = self._expressions(self.formulas_)
 
     def _expressions(self, formulas: Formulas) -> list[sympy.Expr]:
-        given = getattr(self, "feature_names_in_", None)
-        names = [f"x{i + 1}" for i in range(self.n_features_in_)] if given is None else list(given)
-        symbols = [sympy.Symbol(n, real=True) for n in symbol_names(names)]
+        symbols = [sympy.Symbol(n, real=True) for n in symbol_names(self._names())]
         constants = [_number(float(c)) for c in np.asarray(formulas.constants)]
         return [express(tree, symbols, constants) for tree in formulas.trees]
+
+    def _names(self) -> list[str]:
+        given = getattr(self, "feature_names_in_", None)
+        return [f"x{i + 1}" for i in range(self.n_features_in_)] if given is None else list(given)
 
     def choose(self, *, complexity: int | None = None, rule: str | None = None) -> EQLRegressor:
         """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
@@ -162,10 +173,29 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self, "fit_")
         return self.fit_.errors
 
+    def to_bundle(self) -> Bundle:
+        """Return what a file of this model holds: the formulas, names and where they come from."""
+        check_is_fitted(self, "formulas_")
+        front = self.front_.drop(columns="equations").to_dict("list")
+        return Bundle(
+            model=self.formulas_,
+            x_names=tuple(self._names()),
+            kind=type(self).__name__,
+            metadata={
+                "front": front,
+                "status": str(self.status_),
+                "equations": [str(e) for e in self.expressions_],
+            },
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file; `isr.load` reads it without any training code."""
+        save(self, path)
+
     def predict(self, X: Any) -> np.ndarray:
         """Return the formulas' values for rows."""
         check_is_fitted(self, "formulas_")
-        values = validate_data(self, X, dtype=np.float64, reset=False)
+        values: Any = validate_data(self, X, dtype=np.float64, reset=False)
         with jax.enable_x64(True):
             predicted = np.asarray(
                 jax.vmap(self.formulas_, in_axes=-1, out_axes=-1)(jnp.asarray(values.T))[0]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr.data.splits import split_rows
-from isr.estimators.refine import MAX_CONSTANTS, eliminate_all, polish, refine, row_losses
+from isr.estimators.refine import MAX_CONSTANTS, Polished, eliminate_all, polish, refine, row_losses
 from isr.expressions import extract
 from isr.model.affine import Bounded, Standardise, standardise
 from isr.model.build import Architecture, build_flow
@@ -81,6 +81,12 @@ def prepare(x: np.ndarray, bounds: Bounded | None, *, seed: int, isotropic: bool
     if bounds is not None:
         with jax.enable_x64(True):
             charted = np.asarray(jax.vmap(lambda row: bounds.forward_and_log_det(row)[0])(jnp.asarray(x)))
+        if not np.all(np.isfinite(charted)):
+            column = int(np.flatnonzero(~np.isfinite(charted).all(axis=0))[0])
+            raise ValueError(
+                f"column {column} of x has values exactly on its bound, where only one side is bounded; "
+                "move the bound a little outwards or drop these rows"
+            )
     held = int(np.clip(round(HELD_OUT * len(x)), 1, MAX_HELD_OUT)) if len(x) > 1 else 0
     split = split_rows(len(x), held_out=held, random_state=seed)
     scale = standardise(charted[split.train])
@@ -142,9 +148,12 @@ def _fit_flow(x, bounds, architectures, schedule, n_restarts, rule, snapping, se
         points += _refined(members, points, rows, monitor)
     front = _weighed(pareto([p for p in points if np.isfinite(p.held_out_nats)]))
     chosen = choose(front, rule, n_rows=len(rows.train))
-    flow, errors, labels = _polished(front[chosen], rows, snapping)
-    front[chosen] = replace(front[chosen], model=flow)
-    return FlowFit(front, chosen, flow, errors, labels, population, len(rows.train), shape.charts)
+    polished = _polished(front[chosen], rows, snapping)
+    front[chosen] = polished.point
+    return FlowFit(
+        front, chosen, polished.point.model, polished.errors, polished.labels, population, len(rows.train),
+        shape.charts,
+    )  # fmt: skip
 
 
 def _train(rows, shape, schedule, n_restarts, seed, monitor, path):
@@ -179,7 +188,7 @@ def penalised(flow: Flow) -> np.ndarray:
             ),
             step,
         ),
-        flow.bijection.bijections,
+        flow.steps,
         is_leaf=lambda node: isinstance(node, eqx.Module),
     )
     rest = jax.tree.map(
@@ -227,7 +236,7 @@ def _distinct(members: list[Flow]) -> list[Flow]:
 def _closed(member: Flow, rows: Rows) -> Flow:
     """Return a trained core with standardisation and bounds in front: guarded, clamped, in the user's units."""
     front = [rows.scale] if not member.n_padding else [_padded_scale(rows.scale)]
-    steps = (*_bound_steps(rows, member.n_padding), *front, *cast(member, jnp.float64).bijection.bijections)
+    steps = (*_bound_steps(rows, member.n_padding), *front, *cast(member, jnp.float64).steps)
     return Flow(Chain(steps), member.condition_map, member.noise, member.n_padding)
 
 
@@ -266,10 +275,7 @@ def _weighed(front: list[Point]) -> list[Point]:
 
 
 def _is_closed(flow: Flow) -> bool:
-    return any(
-        isinstance(step, Coupling) and not isinstance(step.first, Formulas)
-        for step in flow.bijection.bijections
-    )
+    return any(isinstance(step, Coupling) and not isinstance(step.first, Formulas) for step in flow.steps)
 
 
 def _arrays(charted: np.ndarray, n_padding: int) -> dict[str, np.ndarray]:
@@ -280,7 +286,7 @@ def _arrays(charted: np.ndarray, n_padding: int) -> dict[str, np.ndarray]:
 
 
 def _without_bounds(flow: Flow, rows: Rows) -> Flow:
-    steps = flow.bijection.bijections[1:] if rows.bounds is not None else flow.bijection.bijections
+    steps = flow.steps[1:] if rows.bounds is not None else flow.steps
     return Flow(Chain(tuple(steps)), flow.condition_map, flow.noise, flow.n_padding)
 
 
@@ -321,7 +327,7 @@ def _distinct_formulas(flows: list[Flow]) -> list[Flow]:
 
 
 def _with_bounds(flow: Flow, rows: Rows) -> Flow:
-    steps = (*_bound_steps(rows, flow.n_padding), *flow.bijection.bijections)
+    steps = (*_bound_steps(rows, flow.n_padding), *flow.steps)
     return Flow(Chain(steps), flow.condition_map, flow.noise, flow.n_padding)
 
 
@@ -343,16 +349,17 @@ def is_tame(flow: Flow, charted: np.ndarray) -> bool:
     return bool(np.mean(wild.any(axis=1)) < 1e-3)
 
 
-def _polished(point: Point, rows: Rows, snapping: bool) -> tuple[Flow, np.ndarray, dict[int, str]]:
-    flow = point.model
-    if _is_closed(flow):
-        return flow, np.full(len(point.theta), np.nan), {}
-    model, snapped, errors = polish(
-        _without_bounds(flow, rows),
-        flow_row_loss,
-        _arrays(rows.raw_train, flow.n_padding),
-        snapping=snapping,
-    )
-    if not is_tame(model, rows.raw_train):
-        return flow, np.full(len(point.theta), np.nan), {}
-    return _with_bounds(tidy(model), rows), errors, snapped.labels
+def _polished(point: Point, rows: Rows, snapping: bool) -> Polished:
+    """Return the chosen point with its constants settled; a network, or what polishing would spoil, as it is."""
+    as_it_is = Polished(point, np.full(len(point.theta), np.nan), {})
+    if _is_closed(point.model):
+        return as_it_is
+    n_padding = point.model.n_padding
+    polished = polish(
+        replace(point, model=_without_bounds(point.model, rows)), flow_row_loss,
+        _arrays(rows.raw_train, n_padding), _arrays(rows.raw_held_out, n_padding),
+        snapping=snapping, tidy=tidy, complexity=lambda flow: extract(_with_bounds(flow, rows)).complexity,
+    )  # fmt: skip
+    if not is_tame(polished.point.model, rows.raw_train):
+        return as_it_is
+    return replace(polished, point=replace(polished.point, model=_with_bounds(polished.point.model, rows)))

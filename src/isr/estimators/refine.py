@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.model.parameters import cast
+from isr.model.parameters import cast, flatten
 from isr.pruning.eliminate import eliminate
 from isr.pruning.front import Point
 from isr.pruning.refit import Fit, RowLoss
@@ -93,11 +94,14 @@ def _path_points(candidate, row_loss, data, held_out, complexity, acceptable, ti
         if not (np.isfinite(cut.loss) and acceptable(model)):
             continue
         rows = row_losses(model, row_loss, held_out)
+        # What tidying folds together (a function of constants alone) is one constant, not several.
         mean, model = float(np.mean(rows)), tidy(model)
+        theta = np.asarray(flatten(model)[0])
         held_out_nats = nats(mean) if np.isfinite(mean) else np.inf
         points.append(
             Point(
-                model, complexity(model), len(cut.free), fit.nats(cut.loss), held_out_nats, rows, cut.theta, cut.free
+                model, complexity(model), int(np.count_nonzero(theta)), fit.nats(cut.loss), held_out_nats, rows,
+                theta, np.flatnonzero(theta),
             )
         )  # fmt: skip
     return points
@@ -115,26 +119,58 @@ def _row_losses(model: Any, arrays: dict[str, jax.Array], row_loss: RowLoss) -> 
     return row_loss(model, arrays)
 
 
+@dataclass(frozen=True)
+class Polished:
+    """The chosen model with its constants settled.
+
+    Args:
+        point: The point of the front, with model and figures brought up to date.
+        errors: Standard error of each of the model's constants, NaN where it is fixed.
+        labels: Constants set to simple values, by index.
+    """
+
+    point: Point
+    errors: np.ndarray
+    labels: dict[int, str]
+
+
 def polish(
-    model: Any,
+    point: Point,
     row_loss: RowLoss,
     data: dict[str, np.ndarray],
+    held_out: dict[str, np.ndarray],
     *,
     snapping: bool,
+    tidy: Callable[[Any], Any],
+    complexity: Callable[[Any], int],
     nats: Callable[[float], float] = float,
-) -> tuple[Any, Snapped, np.ndarray]:
+) -> Polished:
     """Return a model with its constants refitted, freed of redundancy and snapped, with their standard errors.
 
     Args:
-        model: A model made of formulas, tidied.
+        point: Holds a model made of formulas, tidied.
         row_loss: Loss of every row.
         data: Training arrays.
+        held_out: Held-out arrays.
         snapping: Whether constants may be set to simple values.
+        tidy: Takes constants that are zero out of a model.
+        complexity: Cost of a model's equations.
         nats: Turns a mean loss into nats a row.
     """
-    fit = Fit(model, row_loss, data, nats)
+    fit = Fit(point.model, row_loss, data, nats)
     theta, _ = fit.converge(fit.start, np.flatnonzero(fit.start))
     theta, free = fix_gauge(fit, theta, np.flatnonzero(theta))
     result = snap(fit, theta, free) if snapping else Snapped(theta, fit.loss(theta), free, {})
-    errors = fit.standard_errors(result.theta, result.free)
-    return fit.restore(result.theta), result, errors
+    fixed = {
+        result.theta[i]: result.labels.get(i) for i in set(np.flatnonzero(result.theta)) - set(result.free)
+    }
+    model = tidy(fit.restore(result.theta))
+    final = Fit(model, row_loss, data, nats)
+    free = np.array([i for i, v in enumerate(final.start) if v != 0 and v not in fixed], dtype=int)
+    labels = {i: label for i, v in enumerate(final.start) if (label := fixed.get(v)) is not None}
+    rows = row_losses(model, row_loss, held_out)
+    new = Point(
+        model, complexity(model), int(np.count_nonzero(final.start)), fit.nats(final.loss(final.start)),
+        nats(float(np.mean(rows))), rows, final.start, free,
+    )  # fmt: skip
+    return Polished(new, final.standard_errors(final.start, free), labels)

@@ -109,17 +109,35 @@ def fit_regression(
         )  # fmt: skip
         front = pareto(points)
         chosen = choose(front, rule, n_rows=len(split.train))
-        formulas, snapped, errors = polish(front[chosen].model, row_loss, data, snapping=snapping, nats=nats)
         front = [replace(p, model=_in_units(p.model, y_scale)) for p in front]
-        formulas = _in_units(tidy(formulas), y_scale)
-        front[chosen] = replace(front[chosen], model=formulas)
-        return RegressionFit(front, chosen, formulas, errors, snapped.labels, population, len(split.train))
+        polished = polish(
+            front[chosen], row_loss, _in_y_units(data, y_scale), _in_y_units(held_out, y_scale),
+            snapping=snapping, tidy=tidy, complexity=_complexity, nats=nats,
+        )  # fmt: skip
+        front[chosen] = polished.point
+        return RegressionFit(
+            front,
+            chosen,
+            polished.point.model,
+            polished.errors,
+            polished.labels,
+            population,
+            len(split.train),
+        )
 
 
 def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:
     """Return the squared error of every row, summed over the outputs, in units of y's variance."""
-    predicted = jax.vmap(formulas, in_axes=-1, out_axes=-1)(data["x"])[0]
-    return jnp.sum((predicted - data["y"]) ** 2, axis=0)
+    residual = jax.vmap(formulas, in_axes=-1, out_axes=-1)(data["x"])[0] - data["y"]
+    if "scale" in data:
+        residual = residual / data["scale"]
+    return jnp.sum(residual**2, axis=0)
+
+
+def _in_y_units(arrays: dict[str, np.ndarray], y_scale: Standardise) -> dict[str, np.ndarray]:
+    """Return arrays with y in its own units and the scale by which its errors are weighed beside it."""
+    scale = np.broadcast_to(np.asarray(y_scale.scale)[:, None], arrays["y"].shape)
+    return {**arrays, "y": arrays["y"] * scale, "scale": scale}
 
 
 def _arrays(x, y, weight, y_scale) -> dict[str, np.ndarray]:

@@ -23,6 +23,7 @@ from isr.model.affine import bounded
 from isr.model.build import Architecture
 from isr.model.primitives import PAPER_LIBRARY
 from isr.pruning.front import choose
+from isr.storage import Bundle, save
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
 
@@ -57,13 +58,18 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
         verbose: Progress on (True), off (False) or on a terminal only (None).
 
     Attributes:
-        flow_: The model. expressions_: Its equations. front_: Accuracy against complexity (pandas).
-        errors_: Standard errors of the constants. history_: Training curves. status_: How the fit ended.
+        flow_: The model.
+        expressions_: Its equations.
+        front_: Accuracy against complexity, a pandas frame.
+        errors_: Standard errors of the constants.
+        history_: Training curves.
+        status_: How the fit ended.
 
     Example:
         >>> import numpy as np
-        >>> x = np.random.default_rng(0).normal([0, 3], 0.3, size=(400, 2))
-        >>> flow = SymbolicFlow(n_blocks=1, n_restarts=2, effort="quick", random_state=0).fit(x)
+        >>> from isr.estimators.settings import Effort
+        >>> x = np.random.default_rng(0).normal([0, 3], 0.3, size=(200, 2))
+        >>> flow = SymbolicFlow(n_layers=1, n_restarts=1, effort=Effort(20, 20, 5), random_state=0).fit(x)
         >>> flow.sample(5).shape
         (5, 2)
     """
@@ -119,6 +125,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
             self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS, penalty=self.penalty,
             sparse=self.subnet == "eql",
         )  # fmt: skip
+        self.seed_ = _seed(self.random_state)
         monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
         with monitor.watching():
             self.fit_: FlowFit = fit_flow(
@@ -129,12 +136,12 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
                 n_restarts=self.n_restarts,
                 rule=self.selection,
                 snapping=self.snap,
-                seed=_seed(self.random_state),
+                seed=self.seed_,
                 monitor=monitor,
                 path=None if self.checkpoint is None else Path(self.checkpoint),
             )
         self.history_ = self.fit_.population.history
-        self.status_ = status_of(self.fit_.population, sum(p.n_epochs for p in schedule.phases))
+        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
         self._use(self.fit_.chosen)
         warn_unless_ok(self.status_)
         return self
@@ -155,8 +162,10 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
         self.expressions_: Expressions = self._expressions(self.flow_)
 
     def _expressions(self, flow: Any) -> Expressions:
-        units = {n: u for n, u in zip(self.columns_.names, self.columns_.units, strict=True) if u}
-        return extract(flow, x_names=self.columns_.names, units=units)
+        return extract(flow, x_names=self.columns_.names, units=self._units())
+
+    def _units(self) -> dict[str, str]:
+        return {n: u for n, u in zip(self.columns_.names, self.columns_.units, strict=True) if u}
 
     def choose(self, *, complexity: int | None = None, rule: str | None = None) -> SymbolicFlow:
         """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
@@ -178,6 +187,27 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
         """Standard errors of the constants of the model that the rule chose, NaN where snapped or not fitted."""
         check_is_fitted(self, "fit_")
         return self.fit_.errors
+
+    def to_bundle(self) -> Bundle:
+        """Return what a file of this model holds: the flow, names, units and where it comes from."""
+        check_is_fitted(self, "flow_")
+        front = self.front_.drop(columns="equations").to_dict("list")
+        return Bundle(
+            model=self.flow_,
+            x_names=self.columns_.names,
+            units=self._units(),
+            kind=type(self).__name__,
+            metadata={
+                "front": front,
+                "status": str(self.status_),
+                "seed": self.seed_,
+                "charts": self.fit_.charts,
+            },
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file; `isr.load` reads it without any training code."""
+        save(self, path)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log-density (nats) of each row."""
@@ -208,7 +238,8 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "flow_")
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        values: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        return values
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

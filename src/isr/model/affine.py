@@ -15,6 +15,8 @@ from isr.model.bijection import AbstractBijection, Mapped, Vector
 
 # Probabilities are held this far from 0 and 1, so that a point on the bound has a finite image (|u| <= 7.04).
 EDGE = 1e-12
+# A distance to a single bound is held above this, for the same reason (log >= -69.1).
+NEAREST = 1e-30
 # Above this argument an exponential leaves single precision.
 LARGEST_EXPONENT = 80.0
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -87,6 +89,16 @@ class Bounded(AbstractBijection):
     def dim(self) -> int:
         return len(self.low)
 
+    def contains(self, rows: Float[np.ndarray, "n dim"]) -> np.ndarray:
+        """Return whether each row lies inside; an end that is bounded alone is open, a box is closed."""
+        inside = np.ones(len(rows), dtype=bool)
+        for column, low, high in zip(rows.T, self.low, self.high, strict=False):
+            if low is not None:
+                inside &= column >= low if high is not None else column > low
+            if high is not None:
+                inside &= column <= high if low is not None else column < high
+        return inside
+
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         images, log_dets = [], []
         for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
@@ -94,10 +106,10 @@ class Bounded(AbstractBijection):
                 u = probit((x[i] - low) / (high - low))
                 log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - math.log(high - low))
             elif low is not None:
-                u = jnp.log(x[i] - low)
+                u = jnp.log(jnp.maximum(x[i] - low, NEAREST))
                 log_dets.append(-u)
             elif high is not None:
-                u = -jnp.log(high - x[i])
+                u = -jnp.log(jnp.maximum(high - x[i], NEAREST))
                 log_dets.append(u)
             else:
                 u = x[i]

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from isr.model.affine import LOG_SQRT_2PI
+from isr.model.affine import LOG_SQRT_2PI, Bounded
 from isr.model.bijection import AbstractBijection, Mapped, Scalar, Vector
+from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
 from isr.model.parameters import cast
 
@@ -51,6 +52,11 @@ class Flow(eqx.Module):
             raise ValueError(f"{len(self.noise)} observed outputs do not fit into {self.dim} variables")
         if self.n_padding not in (0, 1):
             raise ValueError(f"n_padding must be 0 or 1, got {self.n_padding}")
+
+    @property
+    def steps(self) -> tuple[AbstractBijection, ...]:
+        """The bijections one after the other."""
+        return self.bijection.bijections if isinstance(self.bijection, Chain) else (self.bijection,)
 
     @property
     def dim(self) -> int:
@@ -123,12 +129,16 @@ class Flow(eqx.Module):
 
     def log_prob(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         """Return the log-density (nats) of rows of x, given y where there is a condition."""
-        return self._rows("log_prob_one", x, self.dim, y, y_enters=self.condition_dim > 0)
+        densities = self._rows("log_prob_one", x, self.dim, y, y_enters=self.condition_dim > 0)
+        box = self.steps[0]
+        if isinstance(box, Bounded):
+            densities = np.where(box.contains(_checked(x, self.dim, "x")), densities, -np.inf)
+        return densities
 
     def sample(self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None) -> np.ndarray:
         """Return ``n`` rows of x; ``y`` is one observation, or one for each row."""
         with jax.enable_x64(True):
-            noise = jax.random.normal(key, (n, self.bijection.dim), jnp.float64)
+            noise = np.asarray(jax.random.normal(key, (n, self.bijection.dim), jnp.float64))
         return self._rows("draw_one", noise, self.bijection.dim, y, y_enters=self.condition_dim > 0)
 
     def _rows(self, method: str, rows: np.ndarray, width: int, y: np.ndarray | None, *, y_enters: bool):

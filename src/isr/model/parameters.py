@@ -13,12 +13,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 Model = TypeVar("Model")
 
 
-def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Float[Array, " n"]], Model]]:
+def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndarray], Model]]:
     """Return every learned number of ``model`` as one vector, and the function that puts a vector back.
 
     The function keeps the vector's precision, so a model can be trained in single and refitted in double.
@@ -27,8 +28,8 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Float[Array, " 
     leaves, tree = jax.tree.flatten(arrays)
     shapes = [leaf.shape for leaf in leaves]
 
-    def restore(values: Float[Array, " n"]) -> Model:
-        traced = isinstance(values, jax.core.Tracer)
+    def restore(values: Array | np.ndarray) -> Model:
+        traced = isinstance(values, Tracer)
         flat, start, new = values if traced else np.asarray(values), 0, []
         for shape in shapes:
             piece = flat[start : start + math.prod(shape)].reshape(shape)
@@ -42,7 +43,7 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Float[Array, " 
 def _joined(leaves: list[Array]) -> Float[Array, " n"]:
     if not leaves:
         return jnp.zeros(0)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
         return jnp.concatenate([leaf.ravel() for leaf in leaves])
     return jnp.asarray(np.concatenate([np.asarray(leaf).ravel() for leaf in leaves]))
 
@@ -53,7 +54,7 @@ def cast(model: Model, dtype: jnp.dtype | type) -> Model:
     def convert(leaf: Array) -> Array:
         if not eqx.is_inexact_array(leaf) or leaf.dtype == dtype:
             return leaf
-        return leaf.astype(dtype) if isinstance(leaf, jax.core.Tracer) else jnp.asarray(np.asarray(leaf), dtype)
+        return leaf.astype(dtype) if isinstance(leaf, Tracer) else jnp.asarray(np.asarray(leaf), dtype)
 
     return jax.tree.map(convert, model)
 

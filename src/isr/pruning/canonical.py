@@ -7,6 +7,7 @@ the form with fewer constants becomes the formula.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,12 +19,15 @@ from isr.model.formula import Formulas, Tree
 from isr.model.formula import express as express_tree
 from isr.model.primitives import lookup
 
+# SymPy's annotations promise less than its expressions do.
+Expression = Any
+
 # Expanding a form with more terms than this is not worth trying: it can only grow.
 MAX_EXPANDED_TERMS = 200
 _POLYNOMIAL = {"id", "square", "cube", "product"}
 
 
-def formulas_of(network: EQL, inputs: Sequence[sympy.Expr] | None = None) -> list[sympy.Expr]:
+def formulas_of(network: EQL, inputs: Sequence[Expression] | None = None) -> list[Expression]:
     """Return the outputs of ``network`` as expressions with float constants, the first network's first.
 
     Functions that are not polynomials stay opaque symbols named after their primitive.
@@ -32,7 +36,7 @@ def formulas_of(network: EQL, inputs: Sequence[sympy.Expr] | None = None) -> lis
     return [e for k in range(network.stack) for e in _one_network(network, k, symbols)]
 
 
-def functions_in(expressions: Sequence[sympy.Expr]) -> frozenset[str]:
+def functions_in(expressions: Sequence[Expression]) -> frozenset[str]:
     """Return the names of the functions, other than polynomials, that expressions use."""
     return frozenset(f.func.__name__ for e in expressions for f in sympy.sympify(e).atoms(AppliedUndef))
 
@@ -42,7 +46,7 @@ def input_symbols(n: int) -> list[sympy.Symbol]:
     return [sympy.Symbol(f"input{i}", real=True) for i in range(n)]
 
 
-def _one_network(network: EQL, k: int, inputs: list[sympy.Expr]) -> list[sympy.Expr]:
+def _one_network(network: EQL, k: int, inputs: list[Expression]) -> list[Expression]:
     seen, h = list(inputs), list(inputs)
     for layer in range(len(network.weights)):
         last = layer == len(network.weights) - 1
@@ -57,12 +61,12 @@ def _one_network(network: EQL, k: int, inputs: list[sympy.Expr]) -> list[sympy.E
     raise AssertionError("a network has at least one layer")
 
 
-def _affine(row: np.ndarray, columns: list[sympy.Expr], bias: float) -> sympy.Expr:
+def _affine(row: np.ndarray, columns: list[Expression], bias: float) -> Expression:
     terms = [sympy.Float(float(w)) * c for w, c in zip(row, columns, strict=True) if w and c != 0]
     return sympy.Add(*terms, sympy.Float(float(bias)) if bias else 0)
 
 
-def _units(network: EQL, g: list[sympy.Expr]) -> list[sympy.Expr]:
+def _units(network: EQL, g: list[Expression]) -> list[Expression]:
     start, values = 0, []
     for primitive, count in units(network.library):
         for i in range(count):
@@ -72,7 +76,7 @@ def _units(network: EQL, g: list[sympy.Expr]) -> list[sympy.Expr]:
     return values
 
 
-def _apply(name: str, arguments: list[sympy.Expr]) -> sympy.Expr:
+def _apply(name: str, arguments: list[Expression]) -> Expression:
     if all(a.is_number for a in arguments):
         return sympy.Float(lookup(name).express(*arguments).evalf(17))
     if name in _POLYNOMIAL:
@@ -82,7 +86,7 @@ def _apply(name: str, arguments: list[sympy.Expr]) -> sympy.Expr:
     return sympy.Function(name)(*arguments)
 
 
-def shortest(expression: sympy.Expr) -> sympy.Expr:
+def shortest(expression: Expression) -> Expression:
     """Return the nested or the expanded form, whichever holds fewer constants."""
     expression = sympy.sympify(expression)
     if expression.is_number:
@@ -93,11 +97,11 @@ def shortest(expression: sympy.Expr) -> sympy.Expr:
     return expanded if _n_floats(expanded) <= _n_floats(expression) else expression
 
 
-def _n_floats(expression: sympy.Expr) -> int:
+def _n_floats(expression: Expression) -> int:
     return sum(1 for node in sympy.preorder_traversal(expression) if node.is_Float)
 
 
-def _expanded_terms(expression: sympy.Expr) -> int:
+def _expanded_terms(expression: Expression) -> int:
     if expression.is_Add:
         return sum(_expanded_terms(a) for a in expression.args)
     if expression.is_Mul:
@@ -109,7 +113,7 @@ def _expanded_terms(expression: sympy.Expr) -> int:
     return 1
 
 
-def build_formulas(expressions: Sequence[sympy.Expr], n_inputs: int, *, stack: int) -> Formulas:
+def build_formulas(expressions: Sequence[Expression], n_inputs: int, *, stack: int) -> Formulas:
     """Return formulas with every float of ``expressions`` as a constant of its own.
 
     Args:
@@ -124,7 +128,7 @@ def build_formulas(expressions: Sequence[sympy.Expr], n_inputs: int, *, stack: i
     return Formulas(constants=values, trees=trees, stack=stack, n_inputs=n_inputs)
 
 
-def _tree(node: sympy.Expr, places: dict, constants: list[float]) -> Tree:
+def _tree(node: Expression, places: dict, constants: list[float]) -> Tree:
     if node in places:
         return ("input", places[node])
     if node.is_Integer:
@@ -140,14 +144,14 @@ def _tree(node: sympy.Expr, places: dict, constants: list[float]) -> Tree:
     return ("call", node.func.__name__, *(_tree(a, places, constants) for a in node.args))
 
 
-def expressions_of(formulas: Formulas) -> list[sympy.Expr]:
+def expressions_of(formulas: Formulas) -> list[Expression]:
     """Return formulas as expressions with float constants, functions opaque: the inverse of `build_formulas`."""
     values = [sympy.Float(float(c)) if c else sympy.Integer(0) for c in np.asarray(formulas.constants)]
     inputs = input_symbols(formulas.n_inputs)
     return [_opaque(tree, inputs, values) for tree in formulas.trees]
 
 
-def _opaque(tree: Tree, inputs: list, values: list) -> sympy.Expr:
+def _opaque(tree: Tree, inputs: list, values: list) -> Expression:
     if tree[0] in ("input", "constant", "number"):
         return express_tree(tree, inputs, values)
     if tree[0] == "pow":

@@ -39,9 +39,9 @@ class Point:
 def pareto(points: Sequence[Point]) -> list[Point]:
     """Return the points that no simpler one beats on held-out rows, from simple to complex."""
     front: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.complexity, p.held_out_nats)):
+    for point in sorted(points, key=lambda p: (p.complexity, p.n_constants, p.held_out_nats)):
         if np.isfinite(point.held_out_nats) and (
-            not front or point.held_out_nats < front[-1].held_out_nats - 1e-9
+            not front or point.held_out_nats < front[-1].held_out_nats - 1e-6
         ):
             front.append(point)
     return front

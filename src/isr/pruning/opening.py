@@ -14,12 +14,14 @@ from isr.model.affine import Linear, Shift, Standardise
 from isr.model.bijection import AbstractBijection
 from isr.model.chain import Chain
 from isr.model.charts import Polar
-from isr.model.coupling import Coupling
-from isr.model.eql import EQL
+from isr.model.coupling import Coupling, Subnetwork
 from isr.model.flow import Flow
 from isr.model.formula import Formulas
+from isr.model.mlp import MLP
 from isr.model.permutation import Permutation
+from isr.model.split import Split
 from isr.pruning.canonical import (
+    Expression,
     build_formulas,
     expressions_of,
     formulas_of,
@@ -34,21 +36,41 @@ def open_flow(flow: Flow) -> Flow:
 
     Only unconditional flows are opened to raw units; a condition stays standardised.
     """
-    steps = list(flow.bijection.bijections)
-    scale = None
-    if isinstance(steps[0], Standardise):
-        scale = steps.pop(0)
+    steps = list(flow.steps)
+    scale = steps[0] if isinstance(steps[0], Standardise) else None
+    steps = steps[1:] if scale is not None else steps
     opened: list[AbstractBijection] = []
     for step in steps:
         if isinstance(step, Coupling):
             opened += _open_coupling(step, scale)
             scale = None
+        elif isinstance(step, Split) and scale is not None:
+            opened.append(_raw_split(step, scale))
+            scale = _without_variable(scale, step.variable)
         elif scale is not None:
             opened += _fold_into(step, scale)
             scale = None
         else:
             opened.append(step)
     return Flow(Chain(tuple(opened)), flow.condition_map, flow.noise, flow.n_padding)
+
+
+def _raw_split(step: Split, scale: Standardise) -> Split:
+    shift, width = scale.shift[step.variable], scale.scale[step.variable]
+    return Split(
+        balance=step.balance,
+        centres=shift + width * step.centres,
+        log_widths=step.log_widths + float(np.log(width)),
+        cut=shift + width * step.cut,
+        variable=step.variable,
+        dim=step.dim,
+    )
+
+
+def _without_variable(scale: Standardise, variable: int) -> Standardise:
+    shift, width = list(scale.shift), list(scale.scale)
+    shift[variable], width[variable] = 0.0, 1.0
+    return Standardise(tuple(shift), tuple(width))
 
 
 def _fold_into(step: AbstractBijection, scale: Standardise) -> list[AbstractBijection]:
@@ -65,14 +87,16 @@ def _fold_into(step: AbstractBijection, scale: Standardise) -> list[AbstractBije
     return [scale, step]
 
 
-def network_expressions(network: EQL | Formulas) -> list[sympy.Expr]:
+def network_expressions(network: Subnetwork) -> list[Expression]:
     """Return a subnetwork's outputs as expressions with float constants."""
+    if isinstance(network, MLP):
+        raise TypeError("a leaky-ReLU network has no formulas; use subnet='eql'")
     return expressions_of(network) if isinstance(network, Formulas) else formulas_of(network)
 
 
 def functions_of(flow: Flow) -> frozenset[str]:
     """Return the names of the functions, other than polynomials, that the couplings of a flow use."""
-    couplings = [step for step in flow.bijection.bijections if isinstance(step, Coupling)]
+    couplings = [step for step in flow.steps if isinstance(step, Coupling)]
     networks = [n for step in couplings for n in (step.first, step.second)]
     return functions_in([e for n in networks for e in network_expressions(n)])
 
@@ -110,7 +134,7 @@ def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBi
     return [Shift(jnp.asarray(offset)), coupling] if offset.any() else [coupling]
 
 
-def _unclamped(s: sympy.Expr, clamp: float | None) -> sympy.Expr:
+def _unclamped(s: Expression, clamp: float | None) -> Expression:
     if clamp is None:
         return s
     if s.is_number:
@@ -122,7 +146,7 @@ def _unclamped(s: sympy.Expr, clamp: float | None) -> sympy.Expr:
 def tidy(flow: Flow) -> Flow:
     """Return ``flow`` with constants that are exactly zero taken out of its formulas, and what they held up."""
     return Flow(
-        Chain(tuple(t for step in flow.bijection.bijections for t in _tidy_step(step))),
+        Chain(tuple(t for step in flow.steps for t in _tidy_step(step))),
         flow.condition_map, flow.noise, flow.n_padding,
     )  # fmt: skip
 
@@ -133,7 +157,7 @@ def _tidy_step(step: AbstractBijection) -> list[AbstractBijection]:
     if not (isinstance(step, Coupling) and isinstance(step.first, Formulas)):
         return [step]
     networks = [
-        build_formulas([shortest(e) for e in expressions_of(n)], n.n_inputs, stack=n.stack)
+        build_formulas([shortest(e) for e in network_expressions(n)], n.n_inputs, stack=n.stack)
         for n in (step.first, step.second)
     ]
     return [

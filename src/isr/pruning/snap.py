@@ -69,7 +69,7 @@ def snap(fit: Fit, theta: np.ndarray, free: np.ndarray, *, budget: float = BUDGE
     for index in sorted(free, key=lambda i: errors[i] / max(abs(theta[i]), 1e-300)):
         if not errors[index] <= LARGEST_RELATIVE_ERROR * abs(theta[index]):
             continue
-        for label, number in simple_values(theta[index], errors[index])[:3]:
+        for label, number in simple_values(float(theta[index]), float(errors[index]))[:3]:
             trial = theta.copy()
             trial[index] = number
             left = free[free != index]

@@ -15,7 +15,10 @@ def keep_compiled_programs() -> None:
 
     ``ISR_CACHE`` names another folder; the default is ``isr`` in the user's cache folder.
     """
-    if jax.config.jax_compilation_cache_dir is not None or os.environ.get("ISR_CACHE") == "off":
+    if (
+        getattr(jax.config, "jax_compilation_cache_dir", None) is not None
+        or os.environ.get("ISR_CACHE") == "off"
+    ):
         return
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.get("ISR_CACHE") or home / "isr")

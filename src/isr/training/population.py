@@ -49,6 +49,11 @@ class Schedule:
     penalty: AbstractPenalty = field(default_factory=SmoothHalfNorm)
     n_passes: int = 1
 
+    def n_steps(self, n_rows: int) -> int:
+        """Return how many steps the longest phase takes over so many rows; skipped steps are counted by phase."""
+        epoch = max(1, n_rows // self.batch_size) * self.n_passes
+        return epoch * max(phase.n_epochs for phase in self.phases)
+
 
 @dataclass(frozen=True)
 class Population:
@@ -246,7 +251,7 @@ def _best_of_each(held_out: np.ndarray, masks: np.ndarray, n: int) -> np.ndarray
     return np.array([*first, *rest][: max(n, len(first))])
 
 
-def _least(losses: np.ndarray) -> float:
+def _least(losses: np.ndarray | jax.Array) -> float:
     finite = np.asarray(losses)[np.isfinite(losses)]
     return float(np.min(finite)) if len(finite) else np.nan
 

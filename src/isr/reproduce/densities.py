@@ -79,7 +79,8 @@ def fit_one(
     point = model.fit_.front[model.chosen_]
     row = {
         "experiment": "densities", "density": name, "model": label, "seed": seed, "quick": quick,
-        "kl": -model.score(test) - density.entropy, "n_constants": point.n_constants,
+        "kl": float(np.mean(density.log_prob(test) - model.score_samples(test))),
+        "n_constants": point.n_constants,
         "complexity": point.complexity, "seconds": seconds, "charts": list(model.fit_.charts),
         "status": str(model.status_), "options": options,
         "equations": model.expressions_.text() if label != "INN" else "",

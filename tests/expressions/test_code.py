@@ -14,7 +14,8 @@ from expressions.expression_models import conditional, make, sparse, spread
 from isr.expressions import Assignment, Phi, PhiInverse, Program, extract
 from isr.expressions.code import LANGUAGES, Subject, generate
 from isr.model.build import Architecture, build_flow
-from isr.model.primitives import PRIMITIVES
+from isr.model.primitives import PRIMITIVES, register_primitive
+from isr.model.sigmoid import sigmoid
 
 LIBRARY = dict.fromkeys(PRIMITIVES, 1)
 
@@ -77,6 +78,33 @@ def test_code_gives_the_models_numbers(case, language, tmp_path):
     found = RUNNERS[language](generate(expressions, language), inputs, tmp_path)
     for name in vars(expected):
         assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@pytest.fixture
+def _own_primitives():
+    register_primitive("bump", lambda g: jnp.exp(-g * g), lambda g: sympy.exp(-(g**2)))
+    register_primitive("ratio", lambda a, b: a / (1 + b * b), lambda a, b: a / (1 + b**2), arity=2)
+    register_primitive(
+        "hinge",
+        lambda g: jnp.where(g > 0, g, 0.1 * g),
+        lambda g: sympy.Piecewise((g, g > 0), (0.1 * g, True)),
+    )
+    yield
+    for name in ("bump", "ratio", "hinge"):
+        del PRIMITIVES[name]
+
+
+@pytest.mark.usefixtures("_own_primitives")
+def test_primitives_of_ones_own_run_in_every_language(tmp_path):
+    shape = Architecture(n_blocks=1, n_layers=1, library=["constant", "id", "bump", "ratio", "hinge"])
+    flow = build_flow(jax.random.key(2), 2, architecture=shape)
+    expressions = extract(flow)
+    inputs, expected = case_of(flow, 1000)
+    for language, run in RUNNERS.items():
+        (tmp_path / language).mkdir()
+        found = run(generate(expressions, language), inputs, tmp_path / language)
+        for name in vars(expected):
+            assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +172,7 @@ EXPRESSIONS = [
     sympy.exp(-a) / (1 + sympy.exp(b)) + sympy.log(1 + a**2) * sympy.pi - sympy.E,
     sympy.Rational(1, 3) * a - sympy.Float(1 / 3) * b + 10**12 * a - 1,
     2 * Phi(a) / Phi(b) - PhiInverse(Phi(a) * 0.5) ** 2,
+    3 * a / sigmoid(b) - sigmoid(a + 1.5) ** 2 * b + sigmoid(300 * a) - 2 * sigmoid(a * b),
     sympy.log(2 + sympy.cos(a)) * sympy.sin(2 * sympy.pi * b) - sympy.sech(a) - sympy.sinc(b),
     -((a - b) * (a + 3)) - (-(a**2)) - -b * sympy.Max(-a, -2),
     sympy.Add(*(sympy.Float(k / 7) * sympy.sin(k * a) for k in range(80))),

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from expressions.expression_models import conditional, make, sparse
 from isr.expressions import extract
-from isr.expressions.code import generate, to_jax
+from isr.expressions.code import generate
 from isr.expressions.code_linear import linear_forms
 from isr.model.build import Architecture, build_flow
 
@@ -35,7 +35,7 @@ def case(request):
 
 def test_functions_give_the_models_numbers(case):
     flow, expressions, x, z, y = case
-    functions = to_jax(expressions)
+    functions = expressions.to_jax()
     with jax.disable_jit():
         for one, reference, rows in (
             (functions.forward, flow.forward_one, x),
@@ -65,7 +65,7 @@ def test_source_gives_the_models_numbers(case, tmp_path):
 
 def test_functions_compile_differentiate_and_batch():
     flow = build_flow(jax.random.key(0), 2, noise=(0.1,), architecture=Architecture(n_blocks=1, n_layers=1))
-    functions = to_jax(extract(flow))
+    functions = extract(flow).to_jax()
     y = jnp.array([0.5])
     x = functions.sample(jax.random.key(0), 6, y)
     slope, expected = (
@@ -85,6 +85,6 @@ def test_sums_over_the_same_variables_become_one_product():
 
 
 def test_a_missing_observation_is_named():
-    functions = to_jax(extract(sparse(make("joint"), 0.1)))
+    functions = extract(sparse(make("joint"), 0.1)).to_jax()
     with pytest.raises(ValueError, match="y is missing"):
         functions.log_prob(jnp.zeros(4))

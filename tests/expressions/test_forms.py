@@ -11,10 +11,12 @@ import sympy
 from numpy.testing import assert_allclose
 from sympy.parsing.sympy_parser import parse_expr
 
-from expressions.expression_models import make, rows_for
+from expressions.expression_models import make, rows_for, sparse
 from isr.expressions import ExpressionTooLarge, Phi, PhiInverse, complexity, extract, n_constants, simplify
 from isr.expressions.compose import composed_size
 from isr.model.build import Architecture, build_flow
+from isr.model.primitives import PRIMITIVES
+from isr.model.sigmoid import sigmoid
 
 HOSTILE = [
     "sin",
@@ -86,6 +88,47 @@ def test_any_name_will_do_and_changes_no_number(names):
     identifiers = [s.name for s in (*named.forward.inputs, *(a.target for a in named.forward.assignments))]
     assert all(re.fullmatch(r"[A-Za-z]\w*", i, re.ASCII) for i in identifiers)
     assert len(set(identifiers)) == len(identifiers)
+
+
+@pytest.mark.parametrize("names", [["PhiInverse", "Phi", "sigmoid", "E"], ["Φ", "clip", "w_1", "I"]])
+def test_names_of_functions_the_equations_use_are_kept_apart(names):
+    flow = make("bounded")
+    x, _ = rows_for(flow, n=5)
+    plain, named = extract(flow), extract(flow, names)
+    for direction in ("forward", "inverse"):
+        assert_allclose(named.evaluate(direction, x)[0], plain.evaluate(direction, x)[0], rtol=1e-13)
+        found = read_back(named.text(direction, digits=None), named.program(direction), x[0])
+        outputs = [float(found[s.name]) for s in named.program(direction).output_symbols]
+        assert_allclose(outputs, plain.evaluate(direction, x)[0][0], rtol=1e-9)
+
+
+def test_a_sigmoid_is_printed_as_scientists_write_it():
+    expressions = extract(make("formulas"))
+    assert "t1      = 1/(1 + exp(-1.5*g2))\n" in expressions.text()
+    assert "t₁      = 1/(1 + exp(−1.5·g₂))\n" in expressions.text(unicode=True)
+    assert r"t_{1} &= \frac{1}{1 + e^{- 1.5 g_{2}}}" in expressions.latex()
+    assert "sigmoid" not in expressions.mathml()
+    assert not any(e.has(sigmoid) for e in expressions.composed().outputs)
+
+
+def test_a_difference_is_printed_with_its_positive_term_first():
+    assert "x₁      = (z₁ − t₁)·exp(−s₁)\n" in extract(make("formulas")).text("inverse", unicode=True)
+
+
+def test_limits_are_printed_as_the_model_holds_them():
+    for name in ("bounded", "polar"):
+        expressions = extract(make(name))
+        assert re.search(r"PhiInverse\(Min\(1 - 1e-12, Max\(1e-12, .*\)\)\)\n", expressions.text())
+        assert re.search(r"Φ⁻¹\(clip\(.*, 10⁻¹², 1 − 10⁻¹²\)\)\n", expressions.text(unicode=True))
+        assert r", 10^{-12}, 1 - 10^{-12}\right)" in expressions.latex()
+        assert "<mn>1</mn><mo>&#8722;</mo><msup><mn>10</mn><mn>-12</mn></msup>" in expressions.mathml()
+        assert "0.999999999999" in expressions.text(digits=None)
+    assert "log(Max(1e-30, x3 - 2))" in extract(make("bounded")).text()
+
+
+def test_extraction_takes_a_flow_alone():
+    with pytest.raises(TypeError, match=r"extract takes a Flow, got a int; .*expressions_"):
+        extract(3)
 
 
 def test_hostile_names_do_no_harm_in_any_form():
@@ -186,6 +229,7 @@ def test_complexity_follows_its_rule():
     assert complexity(sympy.sin(u)) == 5
     assert complexity(1 / u) == 4
     assert complexity(-u) == 1
+    assert complexity(sigmoid(u)) == 5
     assert n_constants(2.5 * sympy.sin(2 * sympy.pi * u) + u**2 - 1) == 2
 
 
@@ -215,6 +259,19 @@ def test_simplified_equations_stay_within_their_budget_and_cost_no_more(name, bu
     assert np.max(np.abs(found_log_det - log_det) / np.maximum(np.abs(log_det), 1)) <= budget
     back, _ = shorter.evaluate("inverse", latent, y)
     assert np.max(np.abs(back - x) / np.maximum(np.abs(x), x.std(0))) <= budget + 1e-9
+
+
+@pytest.mark.parametrize("primitive", PRIMITIVES)
+def test_simplified_equations_of_every_primitive_stay_within_their_budget(primitive):
+    flow = sparse(make(f"primitive {primitive}"), share=0.4)
+    x, _ = rows_for(flow)
+    shorter = extract(flow).simplified(1e-3, x)
+    latent, log_det = flow.forward(x)
+    found, found_log_det = shorter.evaluate("forward", x)
+    assert np.max(np.abs(found - latent) / np.maximum(np.abs(latent), latent.std(0))) <= 1e-3 + 1e-9
+    assert np.max(np.abs(found_log_det - log_det) / np.maximum(np.abs(log_det), 1)) <= 1e-3 + 1e-9
+    back, _ = shorter.evaluate("inverse", latent)
+    assert np.max(np.abs(back - x) / np.maximum(np.abs(x), x.std(0))) <= 1e-3 + 1e-9
 
 
 @pytest.mark.parametrize("name", ["bounded", "padded"])

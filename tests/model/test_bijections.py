@@ -69,6 +69,15 @@ GRID = {
     for dim, n_features in ((2, 0), (5, N_FEATURES), (9, 0), (18, N_FEATURES))
     for subnet in ("eql", "mlp")
 }
+# Every width once with and once without a condition; a single variable is tested as a flow, which pads it.
+GRID |= {
+    f"{1 + (dim + shift) % 6} blocks of {dim}, {subnet}{' given y' if n_features else ''}": core(
+        dim, 1 + (dim + shift) % 6, n_features=n_features, subnet=subnet, width=16
+    )
+    for dim in range(2, 19)
+    for shift, n_features in ((0, 0), (3, N_FEATURES))
+    for subnet in ("eql", "mlp")
+}
 
 
 def draw(case, n=N):
@@ -149,6 +158,9 @@ def test_no_inverse_ever_leaves_the_bounds():
 
 def test_a_point_on_a_bound_has_a_finite_image():
     image, log_det = Bounded((0.0, 0.0), (1.0, 1.0)).forward_and_log_det(jnp.array([0.0, 1.0]))
+    assert np.all(np.isfinite(image))
+    assert np.isfinite(log_det)
+    image, log_det = Bounded((0.0, None), (None, 3.0)).forward_and_log_det(jnp.array([0.0, 3.0]))
     assert np.all(np.isfinite(image))
     assert np.isfinite(log_det)
 

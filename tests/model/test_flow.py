@@ -49,6 +49,45 @@ def test_the_density_of_a_single_variable_integrates_to_one(key):
     assert_allclose(density.sum() * (x[1, 0] - x[0, 0]), 1.0, atol=1e-4)
 
 
+def hold_the_laws_of_one_variable(n_blocks, subnet, condition_dim):
+    shape = Architecture(n_blocks=n_blocks, subnet=subnet, width=8)
+    scale = Standardise((3.0,), (2.0,))
+    flow = build_flow(
+        jax.random.key(1), 1, condition_dim=condition_dim, architecture=shape, standardise=scale
+    )
+    rng = np.random.default_rng(0)
+    n = 100_000
+    x = 3 + 2 * np.concatenate([rng.normal(size=(n // 2, 1)), rng.uniform(-6, 6, size=(n - n // 2, 1))])
+    y = rng.normal(size=(n, condition_dim)) if condition_dim else None
+    latent, log_det = flow.forward(x, y)
+    assert latent.shape == (n, 2)
+    back, back_log_det = flow.inverse(latent, y)
+    assert_allclose(back, x, rtol=1e-9, atol=1e-9)
+    assert_allclose(back_log_det, -log_det, rtol=1e-9, atol=1e-9)
+
+    def jacobian(padded, given):
+        condition = flow.condition_map(given) if condition_dim else None
+        return jax.jacfwd(lambda row: flow.bijection.forward_and_log_det(row, condition)[0])(padded)
+
+    axes = (0, 0 if condition_dim else None)
+    padded = jnp.asarray(np.pad(x, ((0, 0), (0, 1))))
+    jacobians = jax.jit(jax.vmap(jacobian, in_axes=axes))(padded, None if y is None else jnp.asarray(y))
+    assert_allclose(log_det, np.linalg.slogdet(np.asarray(jacobians))[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("n_blocks", "subnet", "condition_dim"), [(1, "eql", 0), (2, "mlp", 2)])
+def test_the_inverse_undoes_the_map_of_a_single_variable(n_blocks, subnet, condition_dim):
+    hold_the_laws_of_one_variable(n_blocks, subnet, condition_dim)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_blocks", range(1, 7))
+@pytest.mark.parametrize("subnet", ["eql", "mlp"])
+@pytest.mark.parametrize("condition_dim", [0, 2])
+def test_the_laws_of_a_single_variable_hold_for_every_depth(n_blocks, subnet, condition_dim):
+    hold_the_laws_of_one_variable(n_blocks, subnet, condition_dim)
+
+
 def test_the_density_of_a_box_integrates_to_one_inside_it(key):
     flow = build_flow(key, 2, architecture=SMALL, bounds=Bounded((0.0, -1.0), (2.0, 1.0)))
     n = 400

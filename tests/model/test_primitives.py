@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from isr.model.eql import activate, build_eql, n_rows, n_units
 from isr.model.mlp import build_mlp
 from isr.model.primitives import PAPER_LIBRARY, PRIMITIVES, lookup, parse_library, register_primitive
+from isr.model.sigmoid import sigmoid, written_out
 
 
 @pytest.fixture
@@ -44,6 +45,28 @@ def test_every_primitive_costs_something(name):
     assert PRIMITIVES[name].cost >= 1
 
 
+def test_the_sigmoid_is_one_function_with_its_derivative_and_its_other_forms():
+    u = sympy.Symbol("u", real=True)
+    slope = sympy.diff(sigmoid(2 * u), u)
+    for point in (-40.0, -1.3, 0.0, 2.7, 40.0):
+        exact = sympy.Float(point, 30)
+        written = 1 / (1 + sympy.exp(-2 * exact))
+        assert_allclose(float(slope.subs(u, exact)), float(2 * written * (1 - written)), rtol=1e-12)
+        for form in (
+            sigmoid(2 * u).rewrite(sympy.exp),
+            sigmoid(2 * u).rewrite(sympy.tanh),
+            written_out(sigmoid(2 * u)),
+        ):
+            assert not form.has(sigmoid)
+            assert_allclose(float(form.subs(u, exact)), float(written), rtol=1e-12, atol=1e-15)
+
+
+def test_a_written_out_sigmoid_keeps_its_exponent_in_one_piece():
+    u, v = sympy.symbols("u v", real=True)
+    assert str(written_out(v / sigmoid(0.5 * u + 800.0))) == "v*(exp(-0.5*u - 800.0) + 1)"
+    assert written_out(v + 1) == v + 1
+
+
 @pytest.mark.usefixtures("_registry_restored")
 def test_a_primitive_of_ones_own_joins_a_network():
     register_primitive("bump", lambda g: jnp.exp(-g * g), lambda g: sympy.exp(-(g**2)))
@@ -59,7 +82,10 @@ def test_a_primitive_of_ones_own_joins_a_network():
         ({"name": "Bump"}, "must be a lower-case identifier, got 'Bump'"),
         ({"name": "sin"}, "called 'sin' exists already"),
         ({"arity": 3}, "takes 1 or 2 arguments, got arity=3"),
-        ({"cost": 0}, "cost of a primitive is at least 1, got 0"),
+        ({"cost": 0}, "cost of a primitive is a whole number from 1 up, got 0"),
+        ({"cost": 1.5}, "whole number from 1 up, got 1.5"),
+        ({"domain": (3.0, 1.0)}, r"low < high, got \(3.0, 1.0\)"),
+        ({"domain": (float("nan"), 1.0)}, "low < high, got"),
         ({"array": lambda g: g + 1e-6}, "disagree at"),
         ({"array": lambda g: jnp.sum(g)}, "must be elementwise"),
         ({"array": lambda g: 1 / jnp.zeros_like(g)}, "is not finite at"),

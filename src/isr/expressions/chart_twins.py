@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 from isr.expressions.functions import Phi, PhiInverse
 from isr.expressions.twins import Context, Mapped, Values, forward, inverse
 from isr.expressions.writer import exponential, folded, held, number, scaled
-from isr.model.affine import EDGE, LARGEST_EXPONENT, Bounded
+from isr.model.affine import EDGE, LARGEST_EXPONENT, NEAREST, Bounded
 from isr.model.charts import Polar, SinhArcsinh
 from isr.model.split import LOWEST, Split
 
@@ -30,10 +30,12 @@ def _(bijection: Bounded, values: Values, context: Context) -> Mapped:
             u = write.name(u, f"w_{i + 1}", part="bounds", role="unbounded")
             log_dets += [HALF_LOG_2PI + u**2 / 2, number(-np.log(high - low))]
         elif low is not None:
-            u = write.name(sympy.log(x - number(low)), f"w_{i + 1}", part="bounds", role="unbounded")
+            u = sympy.log(held(x - number(low), NEAREST, None))
+            u = write.name(u, f"w_{i + 1}", part="bounds", role="unbounded")
             log_dets.append(-u)
         elif high is not None:
-            u = write.name(-sympy.log(number(high) - x), f"w_{i + 1}", part="bounds", role="unbounded")
+            u = -sympy.log(held(number(high) - x, NEAREST, None))
+            u = write.name(u, f"w_{i + 1}", part="bounds", role="unbounded")
             log_dets.append(u)
         images.append(u)
     return images, sympy.Add(*log_dets)
@@ -66,7 +68,7 @@ def _(bijection: Polar, values: Values, context: Context) -> Mapped:
     name = lambda value, label: context.write.name(value, label, part="polar", role=label)  # noqa: E731
     centre = np.asarray(bijection.centre, np.float64)
     a, b = name(values[i] - number(centre[0]), "dx"), name(values[j] - number(centre[1]), "dy")
-    log_radius = name(sympy.log(a**2 + b**2) / 2, "log_radius")
+    log_radius = name(sympy.log(a**2 + b**2) / 2, "rho")
     share = sympy.Rational(1, 2) + sympy.atan2(b, a) / (2 * sympy.pi)
     u = name(_quantile(held(folded(share), EDGE, 1 - EDGE)), "angle")
     images = list(values)
@@ -79,7 +81,7 @@ def _(bijection: Polar, values: Values, context: Context) -> Mapped:
     i, j = bijection.pair
     name = lambda value, label: context.write.name(value, label, part="polar", role=label)  # noqa: E731
     centre = np.asarray(bijection.centre, np.float64)
-    log_radius = name(held(values[i], -80.0, 80.0), "log_radius")
+    log_radius = name(held(values[i], -80.0, 80.0), "rho")
     u = name(values[j], "angle")
     turn = name(2 * sympy.pi * (_share(u) - sympy.Rational(1, 2)), "turn")
     images = list(values)
@@ -113,10 +115,11 @@ def _sinh_of(values: Values, stretched: Sequence, tails: np.ndarray, context: Co
     for i, (value, stretch, tail) in enumerate(zip(values, stretched, tails, strict=True)):
         name = lambda v, label, i=i: context.write.name(v, f"{label}_{i + 1}", part="tails", role=label)  # noqa: E731
         value = name(value, "a")
-        w = name(stretch(value), "w")
+        w = stretch(value)
         if w == sympy.asinh(value):
             images.append(value)
             continue
+        w = name(w, "w")
         images.append(name(sympy.sinh(w), "q"))
         log_dets += [number(tail), sympy.log(sympy.cosh(w)), -sympy.log(1 + value**2) / 2]
     return images, sympy.Add(*log_dets)

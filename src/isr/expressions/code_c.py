@@ -19,6 +19,7 @@ _CALLS = (
 _SNIPPETS = {
     "isr_square": "static double isr_square(double a) { return a*a; }",
     "isr_cube": "static double isr_cube(double a) { return a*a*a; }",
+    "isr_sigmoid": "static double isr_sigmoid(double a) { return 1.0/(1.0 + exp(-a)); }",
     "isr_max": "static double isr_max(double a, double b) { return (a > b || a != a) ? a : b; }",
     "isr_min": "static double isr_min(double a, double b) { return (a < b || a != a) ? a : b; }",
     "isr_sign": "static double isr_sign(double a) { return a != a ? a : (double)((a > 0.0) - (a < 0.0)); }",

@@ -20,6 +20,7 @@ _CALLS = (
 _SNIPPETS = {
     "isr_square": "const isr_square = (a) => a*a;",
     "isr_cube": "const isr_cube = (a) => a*a*a;",
+    "isr_sigmoid": "const isr_sigmoid = (a) => 1/(1 + Math.exp(-a));",
     "isr_phi": with_ratios(
         """\
 // Standard normal distribution function (W. J. Cody).

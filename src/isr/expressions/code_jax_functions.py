@@ -23,6 +23,7 @@ from isr.expressions.code_linear import LinearForms, linear_forms, weighed
 from isr.expressions.code_support import Subject, pad_nodes
 from isr.expressions.functions import Phi, PhiInverse
 from isr.expressions.program import Program
+from isr.model.sigmoid import sigmoid
 
 Values = dict[sympy.Symbol, Any]
 
@@ -239,6 +240,7 @@ _OPERATIONS: Mapping[type, Callable] = {
     sympy.erfinv: erfinv,
     log1p: jnp.log1p,
     expm1: jnp.expm1,
+    sigmoid: jax.nn.sigmoid,
     Phi: ndtr,
     PhiInverse: ndtri,
 }

@@ -47,7 +47,7 @@ class _Shared(CodePrinter):
 
     names: Mapping[sympy.Symbol, str]
     forms: Mapping[sympy.Expr, LinearForms]
-    square, cube = "isr_square", "isr_cube"
+    square, cube, sigmoid = "isr_square", "isr_cube", "isr_sigmoid"
 
     def take_pending(self) -> tuple[str, ...]:
         """Return equations that the text printed since the last call relies on."""
@@ -144,6 +144,9 @@ class _Shared(CodePrinter):
 
     def _print_PhiInverse(self, expr: Any) -> str:
         return f"isr_phi_inverse({self._print(expr.args[0])})"
+
+    def _print_sigmoid(self, expr: Any) -> str:
+        return f"{self.sigmoid}({self._print(expr.args[0])})"
 
     def _print_erf(self, expr: Any) -> str:
         return f"({self._print(2 * Phi(_SQRT2 * expr.args[0]) - 1)})"
@@ -267,6 +270,7 @@ class JaxTextPrinter(_ArrayPrinter, JaxPrinter):
     """Python on JAX arrays called ``jnp``; sums over the same variables become rows of matrix products."""
 
     module = "jnp"
+    sigmoid = "jax.nn.sigmoid"  # its derivative stays finite where that of the written form does not
     _missing = "jnp.nan"
 
     def __init__(self, settings: dict[str, Any] | None = None) -> None:

@@ -18,6 +18,7 @@ _CALLS = (
 _SNIPPETS = {
     "isr_square": "def isr_square(a):\n    return a*a",
     "isr_cube": "def isr_cube(a):\n    return a*a*a",
+    "isr_sigmoid": "def isr_sigmoid(a):\n    return 1/(1 + np.exp(-a))",
     "isr_phi": with_ratios(
         '''\
 def isr_phi(u):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import sympy
 
 from isr.expressions.program import Program, replaced
+from isr.model.sigmoid import written_out
 
 
 class ExpressionTooLarge(ValueError):
@@ -58,8 +59,8 @@ def compose(program: Program, *, max_operations: int = 1000) -> Composed:
     return Composed(
         inputs=program.inputs,
         conditions=program.conditions,
-        outputs=tuple(replaced(e, values) for e in program.outputs),
-        log_det=replaced(program.log_det, values),
+        outputs=tuple(written_out(replaced(e, values)) for e in program.outputs),
+        log_det=written_out(replaced(program.log_det, values)),
         output_symbols=program.output_symbols,
     )
 

@@ -8,12 +8,12 @@ from typing import Any, cast
 import numpy as np
 import sympy
 from jaxtyping import Float
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri
 from sympy.printing.numpy import NumPyPrinter
 
 from isr.expressions.program import Program
 
-_FUNCTIONS = {"Phi": ndtr, "PhiInverse": ndtri}
+_FUNCTIONS = {"Phi": ndtr, "PhiInverse": ndtri, "sigmoid": expit}
 
 
 class _Printer(NumPyPrinter):

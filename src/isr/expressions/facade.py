@@ -20,6 +20,7 @@ from isr.expressions.twins import Block
 from isr.model.flow import Flow
 
 if TYPE_CHECKING:
+    from isr.expressions.code_jax_functions import JaxFunctions
     from isr.expressions.compose import Composed
 
 DIRECTIONS = ("forward", "inverse")
@@ -170,6 +171,12 @@ class Expressions:
 
         return generate(self, language)
 
+    def to_jax(self) -> JaxFunctions:
+        """Return the equations as JAX functions of one sample, to differentiate, compile and batch."""
+        from isr.expressions.code import to_jax
+
+        return to_jax(self)
+
     def __str__(self) -> str:
         return (
             f"Forward\n{_indented(self.text('forward'))}\n\nInverse\n{_indented(self.text('inverse'))}\n\n"
@@ -206,6 +213,10 @@ def extract(
         >>> expressions.evaluate("forward", [[0.1, 0.2]])[0].shape
         (1, 2)
     """
+    if not isinstance(flow, Flow):
+        raise TypeError(
+            f"extract takes a Flow, got a {type(flow).__name__}; a fitted estimator has its equations in .expressions_"
+        )
     names = name_variables(flow, x_names, y_names)
     known = dict(units or {})
     unknown = set(known) - set(names.labels.values())

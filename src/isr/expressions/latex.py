@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sympy
 from sympy.printing.latex import LatexPrinter
 
 from isr.expressions.labels import GREEK, label_of
 from isr.expressions.program import Program
-from isr.expressions.text import as_guard, number_text
+from isr.expressions.text import PositiveFirst, as_guard, below_one, number_text
+from isr.model.sigmoid import written_out
 
 LINE_WIDTH = 90
 _ESCAPES = {
@@ -19,7 +21,7 @@ _ESCAPES = {
 }  # fmt: skip
 
 
-class _Printer(LatexPrinter):
+class _Printer(PositiveFirst, LatexPrinter):
     def __init__(self, labels: Mapping[str, str], digits: int) -> None:
         super().__init__({"ln_notation": True, "inv_trig_style": "full"})
         self.labels = labels
@@ -27,7 +29,10 @@ class _Printer(LatexPrinter):
 
     def _print_Float(self, expr: sympy.Float) -> str:
         mantissa, _, power = number_text(float(expr), self.digits).partition("e")
-        return rf"{mantissa} \cdot 10^{{{int(power)}}}" if power else mantissa
+        if not power:
+            return mantissa
+        ten = f"10^{{{int(power)}}}"
+        return {"1": ten, "-1": f"- {ten}"}.get(mantissa, rf"{mantissa} \cdot {ten}")
 
     def _print_Symbol(self, expr: sympy.Symbol, style: str = "plain") -> str:
         return symbol_latex(expr.name, self.labels)
@@ -35,10 +40,20 @@ class _Printer(LatexPrinter):
     def _print_Min(self, expr: sympy.Min, exp: str | None = None) -> str:
         guard = as_guard(expr)
         if guard is None:
-            return super()._hprint_variadic_function(expr, exp)
+            return self._limited(r"\min", sorted(expr.args, key=sympy.default_sort_key), exp)
+        return self._limited(r"\operatorname{clip}", guard, exp)
+
+    def _print_Max(self, expr: sympy.Max, exp: str | None = None) -> str:
+        return self._limited(r"\max", sorted(expr.args, key=sympy.default_sort_key), exp)
+
+    def _limited(self, function: str, arguments: Sequence[Any], exp: str | None) -> str:
         power = f"^{{{exp}}}" if exp else ""
-        inner = ", ".join(self._print(part) for part in guard)
-        return rf"\operatorname{{clip}}{power}\left({inner}\right)"
+        inner = ", ".join(map(self._limit, arguments))
+        return rf"{function}{power}\left({inner}\right)"
+
+    def _limit(self, argument: Any) -> str:
+        gap = below_one(argument, self.digits)
+        return self._print(argument) if gap is None else f"1 - {self._print(gap)}"
 
 
 def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH) -> str:
@@ -65,7 +80,7 @@ def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH) -> str:
         for symbol, value in zip(program.output_symbols, program.outputs, strict=True)
     ]
     equations.append((r"\ln \left| \det J \right|", program.log_det))
-    rows = [f"{target} &= {_broken(value, printer, width)}" for target, value in equations]
+    rows = [f"{target} &= {_broken(written_out(value), printer, width)}" for target, value in equations]
     return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
 
 

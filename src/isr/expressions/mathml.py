@@ -12,12 +12,13 @@ from sympy.printing.mathml import MathMLPresentationPrinter
 
 from isr.expressions.labels import label_of
 from isr.expressions.program import Program
-from isr.expressions.text import as_guard, number_text
+from isr.expressions.text import PositiveFirst, as_guard, below_one, number_text
+from isr.model.sigmoid import written_out
 
 _INVISIBLE_TIMES = "\u2062"
 
 
-class _Printer(MathMLPresentationPrinter):
+class _Printer(PositiveFirst, MathMLPresentationPrinter):
     def __init__(self, labels: Mapping[str, str], digits: int) -> None:
         super().__init__({"ln_notation": True, "mul_symbol": _INVISIBLE_TIMES})
         self.labels = labels
@@ -38,7 +39,7 @@ class _Printer(MathMLPresentationPrinter):
         if not power:
             return number
         ten = self._element("msup", self._element("mn", "10"), self._element("mn", str(int(power))))
-        return self._element("mrow", number, self._element("mo", "·"), ten)
+        return ten if mantissa == "1" else self._element("mrow", number, self._element("mo", "·"), ten)
 
     def _print_Symbol(self, expr: sympy.Symbol, style: str = "plain") -> Any:
         label = label_of(expr.name, self.labels)
@@ -60,10 +61,19 @@ class _Printer(MathMLPresentationPrinter):
 
     def _print_Min(self, expr: sympy.Expr) -> Any:
         guard = as_guard(expr)
-        return self._applied(self._element("mi", "clip" if guard else "min"), guard or expr.args)
+        return self._limited("clip" if guard else "min", guard or expr.args)
 
     def _print_Max(self, expr: sympy.Expr) -> Any:
-        return self._applied(self._element("mi", "max"), expr.args)
+        return self._limited("max", expr.args)
+
+    def _limited(self, function: str, arguments: tuple) -> Any:
+        return self._call(self._element("mi", function), [self._limit(a) for a in arguments])
+
+    def _limit(self, argument: Any) -> Any:
+        gap = below_one(argument, self.digits)
+        if gap is None:
+            return self._print(argument)
+        return self._element("mrow", self._element("mn", "1"), self._element("mo", "−"), self._print(gap))
 
     def _print_Piecewise(self, expr: Any) -> Any:
         rows = []
@@ -80,13 +90,16 @@ class _Printer(MathMLPresentationPrinter):
         return self._element("mrow", self._print(expr.lhs), sign, self._print(expr.rhs))
 
     def _applied(self, function: Any, arguments: tuple) -> Any:
+        return self._call(function, [self._print(a) for a in arguments])
+
+    def _call(self, function: Any, arguments: list[Any]) -> Any:
         inner: list[Any] = []
         for argument in arguments:
-            inner += [self._element("mo", ","), self._print(argument)] if inner else [self._print(argument)]
+            inner += [self._element("mo", ","), argument] if inner else [argument]
         return self._element("mrow", function, self._element("mo", "("), *inner, self._element("mo", ")"))
 
     def doprint(self, expr: sympy.Expr) -> str:
-        return re.sub(r"&[A-Za-z]+;", _as_character, super().doprint(expr))
+        return re.sub(r"&[A-Za-z]+;", _as_character, super().doprint(written_out(expr)))
 
 
 _OF_XML = ("&lt;", "&gt;", "&amp;", "&quot;")

@@ -13,6 +13,7 @@ from isr.model.flow import Flow
 Symbols = tuple[sympy.Symbol, ...]
 LOG_DET = "log_det"
 """What the log-determinant is called where it is printed."""
+_FUNCTIONS = ("Phi", "PhiInverse", "sigmoid")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def name_variables(
     shared = sorted(set(x) & set(y))
     if shared:
         raise ValueError(f"x and y share the name {shared[0]!r}; give every variable its own name")
-    symbols = symbol_names([*x, *y], taken=[LOG_DET])
+    symbols = symbol_names([*x, *y], taken=[LOG_DET, *_FUNCTIONS])
     latent = tuple(f"z{i + 1}" for i in range(flow.bijection.dim - flow.n_observed))
     own = symbol_names([*latent, "padding"], taken=symbols)
     n_x, n_z = len(x), len(latent)

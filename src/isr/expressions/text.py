@@ -11,17 +11,37 @@ from typing import Any
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.printer import Printer
 from sympy.printing.str import StrPrinter
 
 from isr.expressions.naming import LOG_DET
 from isr.expressions.program import Program
+from isr.model.sigmoid import written_out
 
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _WORDS = {"pi": "π", "sqrt": "√", "Phi": "Φ", "PhiInverse": "Φ⁻¹", "log": "ln"}
 
 
-class EquationPrinter(StrPrinter):
+class PositiveFirst(Printer):
+    """Writes ``z - t`` and ``1 + exp(g)`` where SymPy's order of terms would give ``-t + z`` and ``exp(g) + 1``."""
+
+    def _as_ordered_terms(self, expr: Any, order: str | None = None) -> list[Any]:
+        terms = super()._as_ordered_terms(expr, order)
+        if len(terms) != 2:
+            return terms
+        first, second = terms
+        swap = (_is_negative(first) and not _is_negative(second)) or (
+            second == 1 and isinstance(first, sympy.exp)
+        )
+        return [second, first] if swap else terms
+
+
+def _is_negative(term: Any) -> bool:
+    return bool(term.as_coeff_Mul()[0].is_negative)
+
+
+class EquationPrinter(PositiveFirst, StrPrinter):
     """SymPy's text with so many significant digits.
 
     Args:
@@ -35,6 +55,15 @@ class EquationPrinter(StrPrinter):
     def _print_Float(self, expr: sympy.Float) -> str:
         return number_text(float(expr), self.digits)
 
+    def _print_LatticeOp(self, expr: Any) -> str:
+        arguments = sorted(expr.args, key=sympy.default_sort_key)
+        return f"{expr.func.__name__}({', '.join(map(self.limit, arguments))})"
+
+    def limit(self, expr: Any) -> str:
+        """The text of an argument of Min or Max; a limit a hair below 1 keeps its hair."""
+        gap = below_one(expr, self.digits)
+        return self._print(expr) if gap is None else f"1 - {self._print(gap)}"
+
     def _print_Relational(self, expr) -> str:
         return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
 
@@ -43,9 +72,8 @@ class _UnicodePrinter(EquationPrinter):
     def _print_Min(self, expr: sympy.Min) -> str:
         guard = as_guard(expr)
         if guard is None:
-            return super()._print_Function(expr)
-        inner, low, high = guard
-        return f"clip({self._print(inner)}, {self._print(low)}, {self._print(high)})"
+            return self._print_LatticeOp(expr)
+        return f"clip({', '.join(map(self.limit, guard))})"
 
     def _print_Piecewise(self, expr: Any) -> str:
         cases = [f"{self._print(e)} if {self._print(c)}" for e, c in expr.args[:-1]]
@@ -77,7 +105,7 @@ def text(program: Program, *, digits: int | None = 4, unicode: bool = False) -> 
     names = [s.name for s in program.output_symbols] or [f"out{i + 1}" for i in range(len(program.outputs))]
     equations += [(name, value, "result") for name, value in zip(names, program.outputs, strict=True)]
     equations.append((LOG_DET, program.log_det, "result"))
-    shown = [(target, printer.doprint(value), part) for target, value, part in equations]
+    shown = [(target, printer.doprint(written_out(value)), part) for target, value, part in equations]
     if unicode:
         shown = [(_pretty(target, program), _pretty(value, program), part) for target, value, part in shown]
     width = max(len(target) for target, _, _ in shown)
@@ -94,6 +122,13 @@ def text(program: Program, *, digits: int | None = 4, unicode: bool = False) -> 
 def number_text(value: float, digits: int | None) -> str:
     """Return a number with so many significant digits, without trailing zeros."""
     return repr(value) if digits is None else f"{value:.{digits}g}"
+
+
+def below_one(expr: Any, digits: int | None) -> sympy.Float | None:
+    """Return how far a number lies below 1 when ``digits`` would round it to 1, else None."""
+    if digits is None or not expr.is_Float or float(expr) >= 1 or number_text(float(expr), digits) != "1":
+        return None
+    return sympy.Float(1 - float(expr))
 
 
 def as_guard(expr: Any) -> tuple[sympy.Expr, sympy.Expr, sympy.Expr] | None:
@@ -136,6 +171,7 @@ def _pretty(line: str, program: Program) -> str:
             return _subscripted(_letters(program.labels[name]) or name)
         return _WORDS.get(name, _subscripted(name))
 
+    line = re.sub(r"(?<![\w.])1e([+-]\d+)", lambda m: f"10{str(int(m[1])).translate(_SUPERSCRIPT)}", line)
     line = re.sub(r"[A-Za-z_][A-Za-z0-9_]*", word, re.sub(r"(\d)e([+-]\d+)", _power_of_ten, line))
     return line.replace("*", "·").replace("-", "−")
 

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import sympy
 
+from isr.model.sigmoid import sigmoid
+
 __all__ = ["PAPER_LIBRARY", "PRIMITIVES", "Primitive", "lookup", "parse_library", "register_primitive"]
 
 
@@ -59,11 +61,6 @@ def _hold(argument: sympy.Expr, low: float | None, high: float | None) -> sympy.
     return argument
 
 
-def _sigmoid_symbol(g: sympy.Expr) -> sympy.Expr:
-    # Written by tanh because SymPy splits the exponential of a sum, which may overflow where sigmoid does not.
-    return (1 + sympy.tanh(g / 2)) / 2
-
-
 def _sin2pi(g: jax.Array) -> jax.Array:
     return jnp.sin(2 * np.pi * g)
 
@@ -82,7 +79,7 @@ _BUILT_IN = (
     Primitive("log", 1, jnp.log, sympy.log, 4, (1e-6, None)),
     Primitive("sqrt", 1, jnp.sqrt, sympy.sqrt, 3, (1e-6, None)),
     Primitive("reciprocal", 1, jnp.reciprocal, lambda g: 1 / g, 3, (0.01, None)),
-    Primitive("sigmoid", 1, jax.nn.sigmoid, _sigmoid_symbol, 4),
+    Primitive("sigmoid", 1, jax.nn.sigmoid, sigmoid, 4),
     Primitive("tanh", 1, jnp.tanh, sympy.tanh, 4),
     Primitive("product", 2, jnp.multiply, lambda a, b: a * b, 2),
 )
@@ -166,8 +163,11 @@ def register_primitive(
         raise ValueError(f"a primitive called {name!r} exists already; choose another name")
     if arity not in (1, 2):
         raise ValueError(f"a primitive takes 1 or 2 arguments, got arity={arity!r}")
-    if cost < 1:
-        raise ValueError(f"the cost of a primitive is at least 1, got {cost!r}")
+    if isinstance(cost, bool) or not isinstance(cost, int | np.integer) or cost < 1:
+        raise ValueError(f"the cost of a primitive is a whole number from 1 up, got {cost!r}")
+    low, high = domain
+    if not (-np.inf if low is None else low) < (np.inf if high is None else high):
+        raise ValueError(f"the domain of a primitive must have low < high, got {domain!r}")
     primitive = Primitive(name, arity, array, symbol, int(cost), domain)
     _refuse_unless_forms_agree(primitive)
     PRIMITIVES[name] = primitive

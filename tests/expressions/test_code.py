@@ -1,5 +1,7 @@
 """Generated code gives the model's numbers, in every language, in both directions and in density."""
 
+import runpy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from expressions.code_runs import RUNNERS, Inputs, Results
 from expressions.expression_models import conditional, make, sparse, spread
 from isr.expressions import Assignment, Phi, PhiInverse, Program, extract
 from isr.expressions.code import LANGUAGES, Subject, generate
+from isr.model.affine import Bounded
 from isr.model.build import Architecture, build_flow
 from isr.model.primitives import PRIMITIVES, register_primitive
 from isr.model.sigmoid import sigmoid
@@ -122,6 +125,34 @@ def test_code_samples_the_models_density_inside_its_bounds(box, language, tmp_pa
         assert high is None or np.all(column <= high)
         assert ks_2samp(column, drawn).pvalue > 1e-3
         assert abs(spearmanr(column[:-1], column[1:]).statistic) < 0.04
+
+
+@pytest.mark.parametrize("n_variables", [1, 4])
+def test_code_gives_no_density_outside_the_bounds(n_variables, tmp_path):
+    small = Architecture(n_blocks=1, n_layers=1)
+    flow = make("bounded")
+    x = np.tile([0.5, 1.0, 3.0, 0.0], (9, 1))
+    x[[1, 2, 3, 4], 0] = [-0.1, 1.1, 0.0, 1.0]
+    x[[5, 6], 1] = [5.0, 6.0]
+    x[[7, 8], 2] = [2.0, -1.0]
+    if n_variables == 1:
+        flow = build_flow(jax.random.key(0), 1, bounds=Bounded((0.0,), (1.0,)), architecture=small)
+        x = x[:, :1]
+    inputs = Inputs(x, np.zeros((len(x), flow.bijection.dim)), np.empty((len(x), 0)))
+    expected = flow.log_prob(x)
+    assert np.isneginf(expected[[1, 2]]).all()
+    assert np.isfinite(expected[[0, 3, 4]]).all()
+    expressions = extract(flow)
+    for language, run in RUNNERS.items():
+        (tmp_path / language).mkdir()
+        found = run(generate(expressions, language), inputs, tmp_path / language).log_prob
+        assert_allclose(found, expected, rtol=1e-9, err_msg=language)
+    (tmp_path / "source.py").write_text(generate(expressions, "jax"))
+    namespace = runpy.run_path(str(tmp_path / "source.py"))
+    for log_prob in (expressions.to_jax().log_prob, namespace["log_prob"]):
+        with jax.disable_jit():
+            found = [float(log_prob(row)) for row in jnp.asarray(x)]
+        assert_allclose(found, expected, rtol=1e-9)
 
 
 def functions_of_normal():

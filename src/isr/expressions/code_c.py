@@ -248,14 +248,16 @@ static double isr_base_log_prob(const double *z, const double *y)
     return total;
 }}
 """
+    outside = " || ".join(f"x[{i}] {sign} {number(end)}" for i, sign, end in subject.outside)
+    refused = f"    if ({outside}) return -INFINITY;\n" if outside else ""
     if not subject.n_padding:
-        return base + """
+        return base + f"""
 double isr_log_prob(const double *x, const double *y)
-{
+{{
     double z[ISR_N_LATENT];
-    const double log_det = isr_forward(x, y, z);
+{refused}    const double log_det = isr_forward(x, y, z);
     return log_det + isr_base_log_prob(z, y);
-}"""  # fmt: skip
+}}"""  # fmt: skip
     nodes, log_weights = pad_nodes()
     return base + f"""
 /* The padding is a variable of its own; Gauss-Hermite quadrature sums it out. */
@@ -266,7 +268,7 @@ double isr_log_prob(const double *x, const double *y)
     static const double log_weights[{len(nodes)}] = {{
         {_array(log_weights)}}};
     double terms[{len(nodes)}], z[ISR_N_LATENT], largest = -INFINITY, total = 0.0;
-    for (int i = 0; i < {len(nodes)}; i++) {{
+{refused}    for (int i = 0; i < {len(nodes)}; i++) {{
         const double padded[ISR_N_LATENT] = {{x[0], nodes[i]}};
         const double log_det = isr_forward_padded(padded, y, z);
         terms[i] = log_det + isr_base_log_prob(z, y) + log_weights[i];

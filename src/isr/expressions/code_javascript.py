@@ -253,10 +253,12 @@ function isr_base_log_prob(z, y) {{
   return total;
 }}
 """
+    outside = " || ".join(f"x[{i}] {sign} {number(end)}" for i, sign, end in subject.outside)
+    refused = f'  isr_check(x, nX, "x");\n  if ({outside}) return -Infinity;\n' if outside else ""
     if not subject.n_padding:
         return base + f"""
 export function logProb(x, y) {{
-{check_y}  isr_run_forward(x, y, isr_latent);
+{check_y}{refused}  isr_run_forward(x, y, isr_latent);
   return isr_log_det[0] + isr_base_log_prob(isr_latent, y);
 }}"""  # fmt: skip
     nodes, log_weights = pad_nodes()
@@ -267,7 +269,7 @@ const isr_log_weights = {_array(log_weights)};
 // The padding is a variable of its own; Gauss-Hermite quadrature sums it out.
 export function logProb(x, y) {{
   isr_check(x, nX, "x");
-{check_y}{_prepare("forward", forward)}  const terms = isr_nodes.map((node, i) => {{
+{check_y}{refused}{_prepare("forward", forward)}  const terms = isr_nodes.map((node, i) => {{
     isr_padded[0] = x[0];
     isr_padded[1] = node;
     isr_forward_map(isr_padded, y, isr_latent, 0);

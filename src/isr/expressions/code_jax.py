@@ -89,6 +89,7 @@ def isr_joint_log_prob(padded, y):
 def log_prob(x, y=None):
     """Log-density of x, given y, in nats."""
 {_log_prob(subject)}
+    return {_held(subject)}
 
 
 def draw(noise, y=None):
@@ -104,11 +105,16 @@ def sample(key, n, y=None):
 
 def _log_prob(subject: Subject) -> str:
     if not subject.n_padding:
-        return "    return isr_joint_log_prob(x, y)"
+        return "    density = isr_joint_log_prob(x, y)"
     nodes, log_weights = pad_nodes()
     return f"""\
     # The padding is a variable of its own; Gauss-Hermite quadrature sums it out.
     nodes = jnp.array({nodes!r})
     log_weights = jnp.array({log_weights!r})
     terms = jax.vmap(lambda node: isr_joint_log_prob(jnp.append(x, node), y))(nodes)
-    return jax.nn.logsumexp(terms + log_weights)"""
+    density = jax.nn.logsumexp(terms + log_weights)"""
+
+
+def _held(subject: Subject) -> str:
+    conditions = " | ".join(f"(x[{i}] {sign} {number(end)})" for i, sign, end in subject.outside)
+    return f"jnp.where({conditions}, -jnp.inf, density)" if conditions else "density"

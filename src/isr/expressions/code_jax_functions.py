@@ -76,10 +76,15 @@ def jax_functions(subject: Subject) -> JaxFunctions:
 
     def log_prob(x: jax.Array, y: jax.Array | None = None) -> jax.Array:
         if not subject.n_padding:
-            return joint_log_prob(x, y)
+            return held(x, joint_log_prob(x, y))
         nodes, log_weights = (jnp.asarray(values, x.dtype) for values in pad_nodes())
         terms = jax.vmap(lambda node: joint_log_prob(_padded(x, node), y))(nodes)
-        return jax.nn.logsumexp(terms + log_weights)
+        return held(x, jax.nn.logsumexp(terms + log_weights))
+
+    def held(x: jax.Array, density: jax.Array) -> jax.Array:
+        for i, sign, end in subject.outside:
+            density = jnp.where(_COMPARISONS[sign](x[i], end), -jnp.inf, density)
+        return density
 
     def draw(noise: jax.Array, y: jax.Array | None = None) -> jax.Array:
         if n_observed:

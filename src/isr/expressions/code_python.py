@@ -175,8 +175,9 @@ def inverse(z, y=None):
 def _log_prob(subject: Subject) -> str:
     observed = len(subject.noise)
     shift = f"    z[:, :{observed}] = (z[:, :{observed}] - y)/NOISE\n" if observed else ""
+    outside = _outside(subject)
     base = f"""\
-def isr_joint_log_prob(rows, y):
+{outside}def isr_joint_log_prob(rows, y):
     z, log_dets = isr_run(isr_forward, rows, {"y" if subject.conditional else "None"}, N_LATENT)
 {shift}    return log_dets - 0.5*np.sum(z*z, axis=1) + {number(subject.base_constant)}
 
@@ -186,8 +187,9 @@ def log_prob(x, y=None):
     rows = isr_rows(x, N_X, "x")
     y = isr_given(y, len(rows), {subject.n_y > 0})
 """
+    held = "isr_held(rows, {})" if outside else "{}"
     if not subject.n_padding:
-        return base + "    return isr_like(isr_joint_log_prob(rows, y), x)"
+        return base + f"    return isr_like({held.format('isr_joint_log_prob(rows, y)')}, x)"
     nodes, log_weights = pad_nodes()
     return base + f"""\
     # The padding is a variable of its own; Gauss-Hermite quadrature sums it out.
@@ -195,11 +197,24 @@ def log_prob(x, y=None):
         isr_joint_log_prob(np.column_stack([rows, np.full(len(rows), node)]), y) + log_weight
         for node, log_weight in zip(ISR_NODES, ISR_LOG_WEIGHTS)
     ])
-    return isr_like(np.logaddexp.reduce(terms), x)
+    return isr_like({held.format("np.logaddexp.reduce(terms)")}, x)
 
 
 ISR_NODES = {nodes!r}
 ISR_LOG_WEIGHTS = {log_weights!r}"""  # fmt: skip
+
+
+def _outside(subject: Subject) -> str:
+    if not subject.outside:
+        return ""
+    conditions = " | ".join(f"(rows[:, {i}] {sign} {number(end)})" for i, sign, end in subject.outside)
+    return f'''\
+def isr_held(rows, densities):
+    """Densities, none outside the bounds of x."""
+    return np.where({conditions}, -np.inf, densities)
+
+
+'''
 
 
 def _sampling(subject: Subject) -> str:

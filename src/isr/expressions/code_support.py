@@ -70,6 +70,16 @@ class Subject:
         return bool(self.forward.conditions or self.inverse.conditions) or (self.n_y > 0 and not self.noise)
 
     @property
+    def outside(self) -> list[tuple[int, str, float]]:
+        """When x has no density: (variable, comparison, bound); a box is closed, an end bounded alone is open."""
+        return [
+            (i, sign if None not in pair else f"{sign}=", end)
+            for i, pair in enumerate(self.inverse.bounds)
+            for sign, end in zip("<>", pair, strict=True)
+            if end is not None
+        ]
+
+    @property
     def base_constant(self) -> float:
         """What the latent's log-density adds to ``-sum(standardised**2) / 2``."""
         return -float(sum(np.log(s) for s in self.noise) + self.n_latent * LOG_SQRT_2PI)

@@ -137,6 +137,8 @@ class Flow(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None) -> np.ndarray:
         """Return ``n`` rows of x; ``y`` is one observation, or one for each row."""
+        if n < 0:
+            raise ValueError(f"the number of samples must not be negative, got n={n}")
         with jax.enable_x64(True):
             noise = np.asarray(jax.random.normal(key, (n, self.bijection.dim), jnp.float64))
         return self._rows("draw_one", noise, self.bijection.dim, y, y_enters=self.condition_dim > 0)

@@ -59,12 +59,12 @@ def cast(model: Model, dtype: jnp.dtype | type) -> Model:
     return jax.tree.map(convert, model)
 
 
-def mask_of(model: Model) -> Float[Array, " n"]:
+def mask_of(model: object) -> Float[Array, " n"]:
     """Return 1 where a learned number is in use and 0 where it has been cut (is exactly zero)."""
     vector = np.asarray(flatten(model)[0])
     return jnp.asarray((vector != 0).astype(vector.dtype))
 
 
-def n_constants(model: Model) -> int:
+def n_constants(model: object) -> int:
     """Return how many learned numbers are in use (not exactly zero)."""
     return int(np.count_nonzero(np.asarray(flatten(model)[0])))

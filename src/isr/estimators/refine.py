@@ -161,9 +161,9 @@ def polish(
     theta, _ = fit.converge(fit.start, np.flatnonzero(fit.start))
     theta, free = fix_gauge(fit, theta, np.flatnonzero(theta))
     result = snap(fit, theta, free) if snapping else Snapped(theta, fit.loss(theta), free, {})
-    fixed = {
-        result.theta[i]: result.labels.get(i) for i in set(np.flatnonzero(result.theta)) - set(result.free)
-    }
+    held = sorted(set(np.flatnonzero(result.theta).tolist()) - set(result.free.tolist()))
+    names = {int(i): label for i, label in result.labels.items()}
+    fixed = {float(result.theta[i]): names.get(i) for i in held}
     model = tidy(fit.restore(result.theta))
     final = Fit(model, row_loss, data, nats)
     free = np.array([i for i, v in enumerate(final.start) if v != 0 and v not in fixed], dtype=int)

@@ -69,6 +69,9 @@ def reproduce(
     experiment: Annotated[Experiment, typer.Argument(help="Which of the paper's experiments.")],
     quick: Annotated[bool, typer.Option("--quick", help="A short look, not for the record.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 5,
+    function_seeds: Annotated[
+        int, typer.Option(min=1, help="How many seeds for each regression function of laws.")
+    ] = 20,
     only: Annotated[
         str, typer.Option(help="Comma-separated names of the cases to run; all when left out.")
     ] = "",
@@ -92,7 +95,7 @@ def reproduce(
         laws.run(
             out, laws=[n for n in names or known if n in laws.LAWS],
             functions=[n for n in names or known if n in laws.FUNCTIONS],
-            seeds=range(seeds), function_seeds=range(seeds if seeds != 5 else 20), quick=quick, say=typer.echo,
+            seeds=range(seeds), function_seeds=range(function_seeds), quick=quick, say=typer.echo,
         )  # fmt: skip
     typer.echo(f"rows, tables and figures are in {out}")
 

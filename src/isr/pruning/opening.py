@@ -108,7 +108,7 @@ def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBi
     s1, s2 = [_unclamped(s, step.clamp) for s in s1], [_unclamped(s, step.clamp) for s in s2]
     offset = np.zeros(step.dim)
     if scale is not None:
-        for half, s, t, start in ((0, s1, t1, 0), (1, s2, t2, split)):
+        for s, t, start in ((s1, t1, 0), (s2, t2, split)):
             for i in range(len(s)):
                 m, width = scale.shift[start + i], scale.scale[start + i]
                 s[i] = s[i] - sympy.Float(np.log(width))
@@ -116,7 +116,6 @@ def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBi
                     t[i] = t[i] - sympy.Float(m) * sympy.exp(s[i]).evalf(17)
                 else:
                     offset[start + i] = m
-            del half
         reads = input_symbols(step.first.n_inputs)
         for i in range(rest):  # u2 = (x2 - m2) / width, of which the shift may have been taken already
             left = scale.shift[split + i] - offset[split + i]

@@ -138,7 +138,7 @@ def make_epoch(
     return epoch
 
 
-def make_evaluate(objective: Objective, penalty: AbstractPenalty, *, chunk: int = 4096) -> Callable:
+def make_evaluate(objective: Objective, penalty: AbstractPenalty) -> Callable:
     """Return the compiled function giving each member's mean loss over all of ``data``, without penalty."""
 
     @jax.jit

@@ -17,14 +17,13 @@ import joblib
 import numpy as np
 from jaxtyping import Float, Num
 
+from isr.inference.evaluation import Simulator, check_widths, evaluate
 from isr.inference.priors import Prior, parse_prior
 from isr.inference.progress import progress_bar
 from isr.inference.simulation_folder import Chunk, SimulationFolder
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Simulator = Callable[[np.ndarray], Any]
 
 
 class FailedSimulationsWarning(UserWarning):
@@ -129,81 +128,11 @@ def _draw(prior: Prior, seed: int, chunk_size: int, number: int, n_rows: int) ->
     return prior.sample(chunk_size, np.random.default_rng([seed, number]))[:n_rows]
 
 
-def _run(draw: Callable[[int, int], np.ndarray], simulator: Simulator, number: int, n_rows: int):
+def _run(
+    draw: Callable[[int, int], np.ndarray], simulator: Simulator, number: int, n_rows: int
+) -> tuple[int, Chunk]:
     x = draw(number, n_rows)
     return number, Chunk(x, *evaluate(simulator, x))
-
-
-def evaluate(
-    simulator: Simulator, x: Float[np.ndarray, "n d_x"]
-) -> tuple[Num[np.ndarray, "n d_y"], list[str | None]]:
-    """Return y for rows of x, NaN where that failed, and why; rows are tried one by one if they fail together.
-
-    Example:
-        >>> from math import sqrt
-        >>> evaluate(lambda x: [sqrt(x[0, 0])], np.array([[4.0], [-1.0]]))
-        (array([[ 2.], [nan]]), [None, 'ValueError: ...'])
-    """
-    try:
-        y = _rows(simulator(x.copy()), len(x))
-    except _ContractError:
-        raise
-    except Exception:
-        return _one_by_one(simulator, x)
-    return y, [_reason(row) for row in y]
-
-
-def _one_by_one(simulator: Simulator, x: np.ndarray) -> tuple[np.ndarray, list[str | None]]:
-    found: dict[int, np.ndarray] = {}
-    reasons: list[str | None] = []
-    for number, row in enumerate(x):
-        try:
-            found[number] = _rows(simulator(row[None].copy()), 1)[0]
-            reasons.append(_reason(found[number]))
-        except _ContractError:
-            raise
-        except Exception as error:
-            reasons.append(f"{type(error).__name__}: {error}")
-    if not found:
-        return np.empty((len(x), 0)), reasons
-    _check_widths({y.size for y in found.values()})
-    y = np.full((len(x), next(iter(found.values())).size), np.nan, np.result_type(*found.values()))
-    y[list(found)] = list(found.values())
-    return y, reasons
-
-
-def _reason(y: np.ndarray) -> str | None:
-    return None if np.isfinite(y).all() else "y is not finite"
-
-
-class _ContractError(TypeError):
-    """The simulator's output can never be rows of numbers; no use trying again."""
-
-
-def _rows(output: Any, n_rows: int) -> np.ndarray:
-    y = np.asarray(output)
-    if y.dtype.kind not in "biufc":
-        raise _ContractError(
-            f"the simulator must return rows of numbers, got {type(output).__name__}: {y!r:.200}"
-        )
-    if y.ndim > 2:
-        raise _ContractError(
-            f"the simulator returned {y.ndim} dimensions (shape {y.shape}); give it rows and columns: "
-            "y.reshape(len(x), -1)"
-        )
-    if y.ndim == 0 or len(y) != n_rows:
-        raise ValueError(f"the simulator returned shape {y.shape} for {n_rows} rows")
-    y = y[:, None] if y.ndim == 1 else y
-    if not y.shape[1]:
-        raise _ContractError(f"the simulator returned no columns (shape {y.shape})")
-    return y.astype(complex if y.dtype.kind == "c" else float)
-
-
-def _check_widths(widths: set[int]) -> None:
-    if len(widths) > 1:
-        raise _ContractError(
-            f"the simulator returned rows of different lengths: {sorted(widths)}; y needs the same columns always"
-        )
 
 
 def _reuse(
@@ -230,7 +159,7 @@ def _gather(chunks: list[Chunk], prior: Prior) -> Simulations:
     failures = pd.DataFrame(x[failed], index=failed, columns=list(_names(prior, x.shape[1])))
     failures["reason"] = [reasons[row] for row in failed]
     _report(failures, len(x), x.shape[1])
-    _check_widths({chunk.y.shape[1] for chunk in chunks if chunk.y.size})
+    check_widths({chunk.y.shape[1] for chunk in chunks if chunk.y.size})
     width = max(chunk.y.shape[1] for chunk in chunks)
     y = np.concatenate([chunk.y if chunk.y.size else np.empty((len(chunk.x), width)) for chunk in chunks])
     return Simulations(np.delete(x, failed, axis=0), np.delete(y, failed, axis=0), prior, failures)

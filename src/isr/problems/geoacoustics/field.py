@@ -8,15 +8,14 @@ Hankel function is used, right beyond a few wavelengths. FIELD leaves out the so
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
 from numba import njit
 
+from isr.inference.progress import progress_bar
 from isr.problems.geoacoustics.environment import Environment
 from isr.problems.geoacoustics.modes import (
     DEFAULT_MESH,
@@ -162,18 +161,3 @@ def sum_modes(real, imaginary, at_source, at_receivers, ranges, density, out):
             out[i] += wave * at_receivers[m, i]
     for i in range(len(ranges)):
         out[i] /= np.sqrt(ranges[i])
-
-
-@contextmanager
-def progress_bar(total: int, what: str, wanted: bool | None) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances the bar; silent unless ``wanted``, or on a terminal when that is None."""
-    if not (sys.stderr.isatty() and total > 1 if wanted is None else wanted):
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)

@@ -8,7 +8,6 @@ a cluster (``with joblib.parallel_config(backend="dask"): simulate(...)``, given
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,8 +19,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from isr.inference.progress import progress_bar
+from isr.inference.simulation_folder import write_whole
 from isr.problems.geoacoustics.environment import Environment
-from isr.problems.geoacoustics.field import Engine, pressure, progress_bar
+from isr.problems.geoacoustics.field import Engine, pressure
 from isr.problems.geoacoustics.modes import DEFAULT_MESH, Mesh
 from isr.problems.geoacoustics.swellex import FREQUENCIES, UniformPrior, swellex96
 
@@ -151,7 +152,7 @@ def _claim(directory: Path, wanted: dict[str, Any]) -> Simulation:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / _MANIFEST
     if not path.exists():
-        _write_whole(path, lambda name: Path(name).write_text(json.dumps(wanted, indent=2) + "\n"))
+        write_whole(path, lambda name: Path(name).write_text(json.dumps(wanted, indent=2) + "\n"))
     found = Simulation.open(directory)
     differing = [key for key in wanted if found.manifest.get(key) != wanted[key]]
     if differing:
@@ -187,17 +188,8 @@ def _run_chunk(
         flat = pa.array(np.ascontiguousarray(part, dtype=np.float32).reshape(-1))
         columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     table = pa.table(columns)
-    _write_whole(simulation.part(chunk), lambda name: pq.write_table(table, name, compression="none"))
+    write_whole(simulation.part(chunk), lambda name: pq.write_table(table, name, compression="none"))
     return rows
-
-
-def _write_whole(path: Path, write: Callable[[str], Any]) -> None:
-    """Write a file so that it appears complete or not at all, even if the machine stops."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    write(str(temporary))
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def _is_whole(path: Path, rows: int) -> bool:

@@ -32,6 +32,16 @@ class UniformPrior:
         """Return for each row whether it lies inside the bounds."""
         return np.all((parameters >= self.low) & (parameters <= self.high), axis=-1)
 
+    def log_prob(self, parameters: np.ndarray) -> np.ndarray:
+        """Return the log-density (nats) of each row, ``-inf`` outside the bounds."""
+        volume = np.prod(np.subtract(self.high, self.low))
+        return np.where(self.contains(parameters), -np.log(volume), -np.inf)
+
+    @property
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        """``(low, high)`` of each parameter."""
+        return tuple(zip(self.low, self.high, strict=True))
+
 
 TASK_1 = UniformPrior(PARAMETER_NAMES[:2], (200.5, 1532.0), (236.5, 1592.0))
 TASK_2 = UniformPrior(PARAMETER_NAMES, (200.5, 1532.0, -2.0, 18.5), (236.5, 1592.0, 2.0, 28.5))

@@ -14,6 +14,8 @@ from sympy.parsing.sympy_parser import parse_expr
 from expressions.expression_models import make, rows_for, sparse
 from isr.expressions import ExpressionTooLarge, Phi, PhiInverse, complexity, extract, n_constants, simplify
 from isr.expressions.compose import composed_size
+from isr.expressions.mathml import mathml, with_error
+from isr.expressions.program import Program
 from isr.model.build import Architecture, build_flow
 from isr.model.primitives import PRIMITIVES
 from isr.model.sigmoid import sigmoid
@@ -121,7 +123,7 @@ def test_limits_are_printed_as_the_model_holds_them():
         assert re.search(r"PhiInverse\(Min\(1 - 1e-12, Max\(1e-12, .*\)\)\)\n", expressions.text())
         assert re.search(r"Φ⁻¹\(clip\(.*, 10⁻¹², 1 − 10⁻¹²\)\)\n", expressions.text(unicode=True))
         assert r", 10^{-12}, 1 - 10^{-12}\right)" in expressions.latex()
-        assert "<mn>1</mn><mo>&#8722;</mo><msup><mn>10</mn><mn>-12</mn></msup>" in expressions.mathml()
+        assert "<mn>1</mn><mo>&#8722;</mo><msup><mn>10</mn><mn>&#8722;12</mn></msup>" in expressions.mathml()
         assert "0.999999999999" in expressions.text(digits=None)
     assert "log(Max(1e-30, x3 - 2))" in extract(make("bounded")).text()
 
@@ -163,6 +165,33 @@ def test_names_that_tell_nothing_apart_are_refused(x_names, y_names, message):
 def test_units_of_unknown_variables_are_refused():
     with pytest.raises(ValueError, match=r"units name \['mass'\]"):
         extract(make("one block"), units={"mass": "kg"})
+
+
+def test_mathml_breaks_long_sums_and_shows_standard_errors():
+    x = sympy.symbols("x1:13", real=True)
+    total = sympy.Add(*((-1) ** i * (1.5 + i) * v for i, v in enumerate(x)))
+    program = Program(x, (), (), (total,), sympy.Integer(0), output_symbols=(sympy.Symbol("z"),))
+    whole, broken = (
+        mathml(program, log_det=False),
+        mathml(program, log_det=False, width=40, errors={2.5: 0.03}),
+    )
+    assert (whole.count("<mtr>"), broken.count("<mtr>")) == (1, 3)
+    assert "<mn>2.500(30)</mn>" in broken
+    assert "<mn>2.5</mn>" in whole
+    for markup in (whole, broken):
+        minidom.parseString(markup)
+        assert markup.count("<msub>") == 12
+    assert "det" not in whole
+    assert "det" in mathml(program)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [(0.79432, 0.0123, "0.794(12)"), (-1234.5, 67.0, "-1234(67)"), (2.5e-7, 3e-9, "2.500(30)e-07"),
+     (0.5, 0.001, "0.5000(10)"), (0.3, 2.0, "0.3(20)"), (1.0, float("nan"), "1"), (3.0, 0.0, "3")],
+)  # fmt: skip
+def test_a_standard_error_stands_behind_the_digits_it_is_of(value, error, text):
+    assert with_error(value, error) == text
 
 
 def test_mathml_is_well_formed_for_every_chart():

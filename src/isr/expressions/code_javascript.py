@@ -11,7 +11,8 @@ _CALLS = (
     "inverse(z, y)               the x of one latent, a Float64Array",
     "logDet(x, y)                log-determinant of forward at x",
     "logProb(x, y)               log-density of x, given y, in nats",
-    "drawInto(out, noise, n, y)  the n rows of x that n rows of standard-normal noise stand for, written into out",
+    "drawInto(out, noise, n, y)  the n rows of x that n rows of standard-normal noise stand for, written into out;",
+    "                            a fifth argument, where given, takes the log-density of each row",
     "sampleInto(out, n, y, rng)  n rows of x, written into out; allocates nothing",
     "sample(n, y, seed)          n rows of x, one after the other in a Float64Array",
     "new Rng(seed)               random numbers: .uniform(), .normal(), .fill(array)",
@@ -289,11 +290,23 @@ def _sampling(subject: Subject, inverse: Plan) -> str:
         if observed
         else ""
     )
+    # The padding of a single variable has to be summed out, which only logProb does.
+    density = (
+        "logProb(out.subarray(row*nX, (row + 1)*nX), y)"
+        if subject.n_padding
+        else f"{number(subject.base_constant)} - 0.5*squares - isr_log_det[0]"
+    )
     return f"""\
-export function drawInto(out, noise, n, y) {{
+export function drawInto(out, noise, n, y, logProbs) {{
 {check_y}{_prepare("inverse", inverse)}  for (let row = 0; row < n; row++) {{
-    for (let i = 0; i < nLatent; i++) isr_latent[i] = noise[row*nLatent + i];
+    let squares = 0;
+    for (let i = 0; i < nLatent; i++) {{
+      const v = noise[row*nLatent + i];
+      isr_latent[i] = v;
+      squares += v*v;
+    }}
 {shift}    isr_inverse_map(isr_latent, y, out, row*nX);
+    if (logProbs !== undefined) logProbs[row] = {density};
   }}
   return out;
 }}

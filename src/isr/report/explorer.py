@@ -1,0 +1,125 @@
+"""What the live explorer of a page needs: the model as JavaScript, ranges for its controls, rows to start from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from isr.expressions import Expressions
+from isr.model.affine import Inverted, Standardise
+from isr.model.flow import Flow
+from isr.report.contents import ReportData
+from isr.report.payload import packed, rounded
+
+N_DRAWS = 5000
+MOST_ROWS = 200
+SCENES = ("kinematics",)
+# The arm of `isr.problems.kinematics`, which this layer may not import; a test compares them.
+ARM_LENGTHS = (0.5, 0.5, 1.0)
+ARM_TARGET = (0.0, 1.5)
+ARM_X, ARM_Y = ("height", "angle1", "angle2", "angle3"), ("vertical", "horizontal")
+
+
+def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> dict[str, Any]:
+    """Return the explorer's data: a posterior where the model reads an observation, else samples and latents."""
+    y_rows = _typical_y(data.y, flow)
+    x_rows = data.x if data.x is not None else flow.sample(jax.random.key(0), 2000, y_rows)
+    x_rows = x_rows[np.isfinite(x_rows).all(axis=1)]
+    scene = scene_of(data, expressions)
+    payload = {
+        "kind": "samples" if y_rows is None else "posterior",
+        "n": N_DRAWS,
+        "x": _variables(expressions.x_names, data.units, x_rows),
+        "y": [] if y_rows is None else _variables(expressions.y_names, data.units, y_rows),
+        "nLatent": flow.bijection.dim,
+        "conditional": flow.condition_dim > 0,
+        "bounded": [list(pair) for pair in expressions.inverse.bounds],
+        "source": packed(as_script(expressions.code("javascript"))),
+        "scene": scene,
+        "rows": None,
+    }
+    if y_rows is not None:
+        start = data.y_star or (_arm_target(scene) if scene else _middle_row(y_rows))
+        for variable, value in zip(payload["y"], start, strict=True):
+            variable["value"] = float(value)
+            variable["low"], variable["high"] = min(variable["low"], value), max(variable["high"], value)
+    if data.x is not None:
+        some = slice(0, MOST_ROWS)
+        payload["rows"] = {"x": rounded(data.x[some], 8), "prior": [rounded(c, 4) for c in data.x[:1500].T]}
+        if data.y is not None:
+            payload["rows"]["y"] = rounded(data.y[some], 8)
+    return payload
+
+
+def scene_of(data: ReportData, expressions: Expressions) -> dict[str, Any] | None:
+    """Return the scene to draw: the one asked for, or the arm where the names are those of the arm."""
+    if data.scene is not None and data.scene not in SCENES:
+        raise ValueError(f"unknown scene {data.scene!r}; known: {', '.join(SCENES)}")
+    x, y = list(expressions.x_names), list(expressions.y_names)
+    named = sorted(x) == sorted(ARM_X) and sorted(y) == sorted(ARM_Y)
+    if data.scene is None and not named:
+        return None
+    if (len(x), len(y)) != (4, 2):
+        raise ValueError(
+            f"the scene 'kinematics' needs 4 parameters and 2 observations, this model has {len(x)} and {len(y)}"
+        )
+    return {
+        "lengths": list(ARM_LENGTHS),
+        "x": [x.index(n) for n in ARM_X] if named else [0, 1, 2, 3],
+        "y": [y.index(n) for n in ARM_Y] if named else [0, 1],
+    }
+
+
+def as_script(module: str) -> str:
+    """Return an ES module as a plain script, which every browser takes as a worker."""
+    return re.sub(r"^export (?=const |function |class )", "", module, flags=re.MULTILINE)
+
+
+def _typical_y(y: np.ndarray | None, flow: Flow) -> np.ndarray | None:
+    if not flow.condition_dim:
+        return None
+    if y is not None:
+        return y
+    shift, scale = _location_of_y(flow)
+    return shift + scale * np.random.default_rng(0).normal(size=(2000, flow.condition_dim))
+
+
+def _location_of_y(flow: Flow) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and spread of y, as far as the model was scaled to them."""
+    fixed, n = None, flow.condition_dim
+    if flow.condition_map is not None:
+        fixed = flow.condition_map.standardise
+    else:
+        last = flow.steps[-1]
+        if isinstance(last, Inverted) and isinstance(last.bijection, Standardise):
+            fixed = last.bijection
+    if fixed is None:
+        return np.zeros(n), np.ones(n)
+    return np.asarray(fixed.shift[:n]), np.asarray(fixed.scale[:n])
+
+
+def _variables(names: Sequence[str], units: Any, rows: np.ndarray) -> list[dict[str, Any]]:
+    low, high = np.quantile(rows, [0.003, 0.997], axis=0)
+    room = np.where(high > low, 0.06 * (high - low), 0.5)
+    return [
+        {"name": name, "unit": units.get(name, ""), "low": float(a), "high": float(b)}
+        for name, a, b in zip(names, low - room, high + room, strict=True)
+    ]
+
+
+def _middle_row(rows: np.ndarray) -> tuple[float, ...]:
+    """The row nearest the middle: a typical observation, where the middle itself may be impossible."""
+    spread = rows.std(axis=0)
+    distance = np.sum(((rows - np.median(rows, axis=0)) / np.where(spread > 0, spread, 1.0)) ** 2, axis=1)
+    return tuple(rows[int(np.argmin(distance))].tolist())
+
+
+def _arm_target(scene: dict[str, Any]) -> tuple[float, ...]:
+    target = [0.0, 0.0]
+    for place, value in zip(scene["y"], ARM_TARGET, strict=True):
+        target[place] = value
+    return tuple(target)

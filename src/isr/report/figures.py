@@ -1,0 +1,229 @@
+"""The figures of a report: the front, training curves, data beside samples, calibration."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isr.inference.calibration import ecdf_band
+from isr.report.contents import Calibration, FrontPoint
+from isr.report.svg import BOTTOM, TOP, Axis, Chart, axis_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_DOTS = 1200
+MOST_MARGINALS = 8
+MOST_PAIRS = 6
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its caption.
+
+    Args:
+        svg: The chart.
+        caption: What it shows.
+        legend: Class and name of each series.
+    """
+
+    svg: str
+    caption: str = ""
+    legend: tuple[tuple[str, str], ...] = ()
+
+
+def front_figure(points: Sequence[FrontPoint], picked: int) -> Figure:
+    """Return the front with a point to choose for every model."""
+    complexity = [p.complexity for p in points]
+    wide = max(complexity) > 20 * max(1, min(complexity))
+    chart = Chart(
+        axis_of(complexity, "complexity of the equations", log=wide),
+        axis_of([p.loss for p in points], "held-out loss (nats a row)", margin=0.12),
+        width=560,
+        height=320,
+    )
+    across, down = chart.at(np.array(complexity), np.array([p.loss for p in points]))
+    marks = []
+    for i, (point, a, b) in enumerate(zip(points, across, down, strict=True)):
+        words = (
+            f"complexity {point.complexity:g}, loss {point.loss:.4g} nats, {point.n_constants} constants"
+            + (", the model of this report" if point.chosen else "")
+        )
+        marks.append(
+            f'<g class="choice{" chosen" if point.chosen else ""}" role="radio" data-point="{i}" '
+            f'tabindex="{0 if i == picked else -1}" aria-checked="{"true" if i == picked else "false"}" '
+            f'aria-label="{html.escape(words)}"><title>{html.escape(words)}</title>'
+            f'<circle class="reach" cx="{a:.1f}" cy="{b:.1f}" r="16"/>'
+            f'<circle class="mark" cx="{a:.1f}" cy="{b:.1f}" r="6.5"/></g>'
+        )
+    group = f'<g role="radiogroup" aria-label="Models of the front">{"".join(marks)}</g>'
+    line = chart.line(complexity, [p.loss for p in points], "line faint")
+    return Figure(chart.svg([line, group], "Held-out loss against complexity", interactive=True))
+
+
+def history_figure(history: pd.DataFrame) -> Figure | None:
+    """Return the training curves, phase by phase."""
+    series = [("train", "training", "s1"), ("held_out", "held out", "s2")]
+    series = [s for s in series if s[0] in history and np.isfinite(history[s[0]]).any()]
+    if not series or len(history) < 2:
+        return None
+    epochs = history["epoch"].to_numpy(float) if "epoch" in history else np.arange(1.0, len(history) + 1)
+    values = np.concatenate([history[name].to_numpy(float) for name, _, _ in series])
+    values = values[np.isfinite(values)]
+    # The first epochs of a bad start would flatten everything else.
+    high = min(values.max(), np.quantile(values, 0.9) + 2 * (np.quantile(values, 0.9) - values.min()))
+    chart = Chart(
+        Axis(epochs[0], epochs[-1], "epoch"), axis_of([values.min(), high], "loss (nats a row)"), 900, 320
+    )
+    inside = _phases(chart, history, epochs)
+    median = "held_out_median"
+    if median in history and np.isfinite(history[median]).any():
+        inside.append(chart.line(epochs, history[median].to_numpy(float), "line faint"))
+    inside += [chart.line(epochs, history[name].to_numpy(float), f"line {css}") for name, _, css in series]
+    legend = [(css, f"{label}, best member") for _, label, css in series]
+    return Figure(
+        chart.svg(inside, f"Loss over {len(history)} epochs"),
+        legend=(*legend, *((("faint", "held out, median member"),) if median in history else ())),
+    )
+
+
+def _phases(chart: Chart, history: pd.DataFrame, epochs: np.ndarray) -> list[str]:
+    if "phase" not in history:
+        return []
+    names = [str(p) for p in history["phase"]]
+    starts = [i for i in range(len(names)) if i == 0 or names[i] != names[i - 1]]
+    marks, written = [], -np.inf
+    for i in starts:
+        across = float(chart.at(epochs[i], chart.y.low)[0])
+        marks.append(
+            f'<line class="phase" x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{chart.height - BOTTOM}"/>'
+        )
+        if across > written:
+            marks.append(chart.text(across + 4, TOP + 11, names[i], "tick"))
+            written = across + 8 + 7 * len(names[i])
+    return marks
+
+
+def marginal_figures(
+    names: Sequence[str], data: np.ndarray | None, samples: np.ndarray, n_bins: int = 36
+) -> list[Figure]:
+    """Return a histogram for each variable, of data and of samples."""
+    figures = []
+    for i, name in enumerate(names[:MOST_MARGINALS]):
+        columns = [c[:, i] for c in (data, samples) if c is not None]
+        axis = _robust(np.concatenate(columns), name)
+        edges = np.linspace(axis.low, axis.high, n_bins + 1)
+        counts = [np.histogram(c, bins=edges)[0] / (max(1, len(c)) * (edges[1] - edges[0])) for c in columns]
+        chart = Chart(axis, Axis(0.0, 1.12 * max(float(c.max()) for c in counts) or 1.0, "density"), 290, 200)
+        styles = ("bars", "outline") if data is not None else ("outline",)
+        inside = [chart.steps(edges, c, css) for c, css in zip(counts, styles, strict=True)]
+        figures.append(Figure(chart.svg(inside, f"Distribution of {name}")))
+    return figures
+
+
+def pair_figures(
+    names: Sequence[str], data: np.ndarray | None, samples: np.ndarray
+) -> list[tuple[Figure, ...]]:
+    """Return scatter plots of pairs of variables: data and samples side by side."""
+    pairs = list(combinations(range(min(len(names), MOST_MARGINALS)), 2))[:MOST_PAIRS]
+    rows = []
+    for i, j in pairs:
+        tables = [t[:MOST_DOTS] for t in (data, samples) if t is not None]
+        both = np.concatenate(tables)
+        chart = Chart(_robust(both[:, i], names[i]), _robust(both[:, j], names[j]), 280, 230)
+        words = ("data", "model") if data is not None else ("model",)
+        rows.append(
+            tuple(
+                Figure(
+                    chart.svg(
+                        [chart.dots(t[:, i], t[:, j], f"dots {word}")],
+                        f"{names[i]} and {names[j]}, {len(t)} rows, {word}",
+                    ),
+                    word,
+                )
+                for t, word in zip(tables, words, strict=True)
+            )
+        )
+    return rows
+
+
+def fit_figure(name: str, observed: np.ndarray, predicted: np.ndarray) -> Figure:
+    """Return predictions against observations of one output."""
+    axis = axis_of(np.concatenate([observed, predicted]))
+    chart = Chart(
+        Axis(axis.low, axis.high, f"{name}, observed"),
+        Axis(axis.low, axis.high, f"{name}, predicted"),
+        360,
+        320,
+    )
+    ends = [axis.low, axis.high]
+    inside = [
+        chart.line(ends, ends, "line faint"),
+        chart.dots(observed[:MOST_DOTS], predicted[:MOST_DOTS], "dots model"),
+    ]
+    return Figure(chart.svg(inside, f"Predicted against observed {name}"))
+
+
+def _robust(values: np.ndarray, label: str) -> Axis:
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return Axis(0.0, 1.0, label)
+    low, high = np.quantile(values, [0.002, 0.998])
+    return axis_of([low, high], label, margin=0.08)
+
+
+def calibration_figures(result: Calibration, names: Sequence[str]) -> list[Figure]:
+    """Return the figures of the calibration checks that were given."""
+    figures = []
+    if result.ranks is not None and result.n_draws:
+        figures.append(_rank_figure(np.atleast_2d(np.asarray(result.ranks).T), result.n_draws, names))
+    if result.coverage is not None:
+        curves = result.coverage.coverage.reshape(len(result.coverage.levels), -1).T
+        words = list(names) if len(curves) == len(names) else ["highest density"]
+        figures.append(
+            _coverage_figure(
+                result.coverage.levels, curves, words, result.coverage.n, "Coverage of intervals"
+            )
+        )
+    if result.tarp is not None:
+        words = [f"TARP, p = {result.tarp.p_value:.2g}"]
+        figures.append(
+            _coverage_figure(
+                result.tarp.levels,
+                result.tarp.coverage[None],
+                words,
+                result.tarp.n,
+                "All parameters at once (TARP)",
+            )
+        )
+    return figures
+
+
+def _rank_figure(columns: np.ndarray, n_draws: int, names: Sequence[str]) -> Figure:
+    steps = np.unique(np.linspace(1, n_draws, min(n_draws, 80)).astype(int))
+    grid = steps / (n_draws + 1)
+    low, high = ecdf_band(columns.shape[1], grid)
+    curves = [np.searchsorted(np.sort(c), steps, side="left") / len(c) - grid for c in columns]
+    reach = 1.15 * max(float(np.max(np.abs([low - grid, high - grid, *curves]))), 1e-3)
+    chart = Chart(Axis(0.0, 1.0, "rank / number of draws"), Axis(-reach, reach, "ECDF − uniform"), 380, 300)
+    inside = [chart.band(grid, low - grid, high - grid, "band"), chart.line([0, 1], [0, 0], "line faint")]
+    inside += [chart.line(grid, c, f"line s{i % 6 + 1}") for i, c in enumerate(curves)]
+    legend = tuple((f"s{i % 6 + 1}", name) for i, name in enumerate(names))
+    return Figure(chart.svg(inside, "Ranks of the truth among posterior draws"), "Ranks of the truth", legend)
+
+
+def _coverage_figure(
+    levels: np.ndarray, curves: np.ndarray, names: Sequence[str], n: int, caption: str
+) -> Figure:
+    grid = np.linspace(0.01, 0.99, 99)
+    low, high = ecdf_band(n, grid)
+    chart = Chart(Axis(0.0, 1.0, "credible level"), Axis(0.0, 1.0, "share of truths inside"), 380, 300)
+    inside = [chart.band(grid, low, high, "band"), chart.line([0, 1], [0, 1], "line faint")]
+    inside += [chart.line(levels, c, f"line s{i % 6 + 1}") for i, c in enumerate(curves)]
+    legend = tuple((f"s{i % 6 + 1}", name) for i, name in enumerate(names))
+    return Figure(chart.svg(inside, caption), caption, legend)

@@ -1,0 +1,243 @@
+"""Gather: from a fitted estimator, a saved model or a flow to what a report shows."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from isr import __version__
+from isr.expressions import check, extract
+from isr.expressions.check import CheckResult
+from isr.model.flow import Flow
+from isr.model.formula import Formulas
+from isr.report.contents import Calibration, FrontPoint, ReportData
+from isr.storage import Bundle, load
+
+N_SAMPLES = 2000
+# What a file says about itself beyond its figures is shown; longer entries are data, not provenance.
+LONGEST_ENTRY = 200
+
+
+def gather(
+    model: Any,
+    *,
+    data: Any = None,
+    title: str | None = None,
+    calibration: Calibration | None = None,
+    checks: CheckResult | bool = True,
+    provenance: Mapping[str, Any] | None = None,
+    scene: str | None = None,
+    y_star: Sequence[float] | None = None,
+) -> ReportData:
+    """Return what a report about ``model`` shows.
+
+    Args:
+        model: A fitted estimator, a `Bundle`, the path of a saved model, or a `Flow`.
+        data: Rows to compare with: x, the pair ``(x, y)``, or a frame that holds the model's columns by name.
+        title: Heading of the page.
+        calibration: Results of calibration checks; see `Calibration.of`.
+        checks: What `isr.check` found; True runs it now, False leaves it out.
+        provenance: Further entries, such as ``{"command": "isr fit data.csv"}``.
+        scene: ``"kinematics"`` draws the planar arm; models with the arm's names have it without asking.
+        y_star: The observation the explorer starts with.
+    """
+    bundle = _bundle(model)
+    flow = bundle.model if isinstance(bundle.model, Flow) else None
+    x_names, y_names = _names(bundle, data)
+    x, y = _rows(data, x_names, y_names)
+    _refuse_misfits(flow, x, y, y_star)
+    if checks is True:
+        checks = _checked(flow, x, y) if flow is not None else False
+    chosen = getattr(model, "chosen_", None) == getattr(getattr(model, "fit_", None), "chosen", None)
+    return ReportData(
+        model=bundle.model,
+        title=title or bundle.kind,
+        kind=bundle.kind,
+        x_names=x_names,
+        y_names=y_names,
+        units=bundle.units,
+        status=str(bundle.metadata.get("status", "")),
+        errors=getattr(model, "errors_", None) if chosen else None,
+        labels=getattr(getattr(model, "fit_", None), "labels", {}) if chosen else {},
+        front=_front(model, bundle),
+        history=_history(model, bundle),
+        x=x,
+        y=y,
+        samples=_samples(flow, x, y),
+        predicted=_predicted(bundle.model, x) if y is not None else None,
+        calibration=calibration,
+        checks=checks or None,
+        provenance=_provenance(bundle, x, y, provenance or {}),
+        scene=scene,
+        y_star=None if y_star is None else tuple(float(v) for v in y_star),
+    )
+
+
+def _bundle(model: Any) -> Bundle:
+    if isinstance(model, Bundle):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return load(Path(model))
+    if hasattr(model, "to_bundle"):
+        return model.to_bundle()
+    if isinstance(model, eqx.Module):
+        return Bundle(model, kind=type(model).__name__)
+    raise TypeError(
+        f"cannot report on a {type(model).__name__}; give a fitted estimator, a saved model or its path, or a flow"
+    )
+
+
+def _names(bundle: Bundle, data: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    model = bundle.model
+    if isinstance(model, Flow):
+        n_x, n_y = model.dim, model.condition_dim
+    else:
+        n_x, n_y = len(bundle.x_names) or getattr(model, "n_inputs", 0), getattr(model, "n_outputs", 0)
+    y_names = bundle.y_names
+    if not y_names and n_y:
+        given = getattr(data[1], "columns", None) if isinstance(data, tuple) and len(data) == 2 else None
+        one = getattr(data[1], "name", None) if isinstance(data, tuple) and len(data) == 2 else None
+        found = [str(n) for n in given] if given is not None else [str(one)] if one is not None else []
+        y_names = tuple(found) if len(found) == n_y else ("y",) if n_y == 1 else _numbered("y", n_y)
+    return bundle.x_names or _numbered("x", n_x), y_names
+
+
+def _numbered(letter: str, n: int) -> tuple[str, ...]:
+    return tuple(f"{letter}{i + 1}" for i in range(n))
+
+
+def _rows(
+    data: Any, x_names: Sequence[str], y_names: Sequence[str]
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    if data is None:
+        return None, None
+    if isinstance(data, tuple) and len(data) == 2:
+        return _table(data[0]), None if data[1] is None else _table(data[1])
+    columns = [str(c) for c in getattr(data, "columns", ())]
+    if columns and set(x_names) <= set(columns):
+        named: Any = data.set_axis(columns, axis=1)  # type: ignore[union-attr]
+        has_y = bool(y_names) and set(y_names) <= set(columns)
+        return _table(named[list(x_names)]), _table(named[list(y_names)]) if has_y else None
+    return _table(data), None
+
+
+def _table(values: Any) -> np.ndarray:
+    array = np.asarray(values, dtype=float)
+    return array.reshape(-1, 1) if array.ndim == 1 else array
+
+
+def _refuse_misfits(flow: Flow | None, x: Any, y: Any, y_star: Any) -> None:
+    if flow is None:
+        return
+    for what, rows, width in (("x", x, flow.dim), ("y", y, flow.condition_dim)):
+        if rows is not None and rows.shape[1] != width:
+            raise ValueError(
+                f"the model has {width} variables in {what}, but the data have {rows.shape[1]} columns there"
+            )
+    if x is not None and y is not None and len(x) != len(y):
+        raise ValueError(f"x has {len(x)} rows and y has {len(y)}; they must be pairs")
+    if y_star is not None and len(y_star) != flow.condition_dim:
+        raise ValueError(f"y_star must have {flow.condition_dim} entries, got {len(y_star)}")
+
+
+def _checked(flow: Flow, x: np.ndarray | None, y: np.ndarray | None) -> CheckResult:
+    paired = x is not None and (flow.condition_map is None or y is not None)
+    some = slice(0, 1000)
+    rows, given = (x[some], None if y is None else y[some]) if paired and x is not None else (None, None)
+    return check(flow, extract(flow), rows=rows, y=given)
+
+
+def _samples(flow: Flow | None, x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
+    if flow is None or (flow.condition_dim and y is None):
+        return None
+    n = min(N_SAMPLES, N_SAMPLES if x is None else len(x))
+    return flow.sample(jax.random.key(0), n, y[:n] if flow.condition_dim and y is not None else None)
+
+
+def _predicted(model: Any, x: np.ndarray | None) -> np.ndarray | None:
+    if not isinstance(model, Formulas) or x is None:
+        return None
+    with jax.enable_x64(True):
+        return np.asarray(jax.vmap(model, in_axes=-1, out_axes=-1)(jnp.asarray(x.T))[0]).T
+
+
+def _front(model: Any, bundle: Bundle) -> tuple[FrontPoint, ...]:
+    points = getattr(getattr(model, "fit_", None), "front", None)
+    if points:
+        chosen = getattr(model, "chosen_", None)
+        return tuple(
+            FrontPoint(p.complexity, p.held_out_nats, p.n_constants, i == chosen, p.model)
+            for i, p in enumerate(points)
+        )
+    table = bundle.metadata.get("front")
+    if not isinstance(table, Mapping) or "complexity" not in table or "nll" not in table:
+        return ()
+    n = len(table["complexity"])
+    columns = {
+        name: list(table.get(name, [default] * n))
+        for name, default in (("n_parameters", 0), ("chosen", False), ("equations", ""))
+    }
+    return tuple(
+        FrontPoint(
+            float(table["complexity"][i]),
+            float(table["nll"][i]),
+            int(columns["n_parameters"][i]),
+            bool(columns["chosen"][i]),
+            bundle.model if columns["chosen"][i] else bundle.others.get(f"front {i}"),
+            str(columns["equations"][i]),
+        )
+        for i in range(n)
+    )
+
+
+def _history(model: Any, bundle: Bundle) -> Any:
+    import pandas as pd
+
+    history = getattr(model, "history_", None)
+    if history is not None:
+        return history.frame()
+    saved = bundle.metadata.get("history")
+    return pd.DataFrame({str(k): v for k, v in saved.items()}) if isinstance(saved, Mapping) else None
+
+
+def _provenance(
+    bundle: Bundle, x: np.ndarray | None, y: np.ndarray | None, further: Mapping[str, Any]
+) -> dict[str, str]:
+    entries: dict[str, Any] = {"isr": __version__}
+    for package in ("jax", "equinox", "sympy", "numpy"):
+        entries[package] = metadata.version(package)
+    entries["Python"] = platform.python_version()
+    entries["written"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    entries["made by"] = bundle.kind
+    for name, value in bundle.metadata.items():
+        if name not in ("front", "history", "status", "equations") and _is_short(value):
+            entries[str(name)] = value
+    if x is not None:
+        entries["rows of data"] = f"{len(x):,}"
+        entries["SHA-256 of the data"] = _digest(x, y)
+    return {str(name): str(value) for name, value in {**entries, **further}.items() if str(value)}
+
+
+def _is_short(value: Any) -> bool:
+    plain = isinstance(value, str | int | float | bool) or (
+        isinstance(value, tuple | list) and all(isinstance(v, str | int | float | bool) for v in value)
+    )
+    return plain and len(str(value)) <= LONGEST_ENTRY
+
+
+def _digest(x: np.ndarray, y: np.ndarray | None) -> str:
+    digest = hashlib.sha256(np.ascontiguousarray(x).tobytes())
+    if y is not None:
+        digest.update(np.ascontiguousarray(y).tobytes())
+    return digest.hexdigest()

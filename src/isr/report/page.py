@@ -1,0 +1,253 @@
+"""The page: what was gathered, put into the template as one self-contained HTML file."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+
+from isr import __version__
+from isr.expressions import Expressions, extract
+from isr.model.flow import Flow
+from isr.model.formula import Formulas
+from isr.model.parameters import flatten
+from isr.report.contents import Calibration, FrontPoint, ReportData
+from isr.report.equations import Equations, Listing, flow_equations, flow_listings, regressor_equations
+from isr.report.explorer import explorer_payload
+from isr.report.figures import (
+    Figure,
+    calibration_figures,
+    fit_figure,
+    front_figure,
+    history_figure,
+    marginal_figures,
+    pair_figures,
+)
+from isr.report.payload import packed, script_json
+
+MOST_CONSTANTS = 60
+# In the order they are read in: later ones use what earlier ones define.
+SCRIPTS = ("base", "page", "statistics", "sampler", "corner", "arm", "explorer")
+
+
+def render(data: ReportData) -> str:
+    """Return the page of a report as HTML."""
+    flow = data.model if isinstance(data.model, Flow) else None
+    expressions = (
+        None if flow is None else extract(flow, data.x_names or None, data.y_names or None, data.units)
+    )
+    equations = _equations(data, flow, expressions)
+    explorer = None if flow is None or expressions is None else explorer_payload(data, flow, expressions)
+    front = _front(data)
+    marginals, pairs = [], []
+    if data.samples is not None:
+        marginals = marginal_figures(_labels(data, "x"), data.x, data.samples)
+        pairs = pair_figures(_labels(data, "x"), data.x, data.samples)
+    context: dict[str, Any] = {
+        "data": data,
+        "version": __version__,
+        "lead": _lead(data, flow),
+        "tiles": _tiles(data, equations),
+        "variables": _variables(data),
+        "equations": equations,
+        "constants": _constants(data),
+        "explorer": explorer,
+        "front": front,
+        "marginals": marginals,
+        "pairs": pairs,
+        "fits": _fits(data),
+        "history": None if data.history is None else history_figure(data.history),
+        "calibration": None if data.calibration is None else _calibration(data.calibration, data.x_names),
+    }
+    payload = {
+        "sources": {name: packed(text) for name, text in equations.sources.items()},
+        "explorer": explorer,
+        "front": None if front is None else [{"html": text} for text in front.equations],
+        "worker": _asset("worker.js") if explorer else "",
+    }
+    script = _script()
+    return _template().render(
+        **context,
+        sections=_sections(context),
+        style=_asset("style.css"),
+        script=script,
+        payload=script_json(payload),
+        policy=_policy(script),
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("isr.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _template() -> Any:
+    return Environment(autoescape=True, undefined=StrictUndefined).from_string(_asset("page.html.j2"))
+
+
+def _script() -> str:
+    return "(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "})();\n"
+
+
+def _policy(script: str) -> str:
+    """Nothing is loaded from anywhere, and no script runs but this one, whatever a name in the data says."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; worker-src blob:; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
+    data: ReportData = context["data"]
+    explorer = context["explorer"]
+    live = "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live"
+    candidates = [
+        (True, "summary", "Summary"),
+        (explorer, "explorer", live),
+        (context["equations"].listings, "equations", "Equations"),
+        (context["front"], "front", "Front"),
+        (context["marginals"], "samples", "Data and samples" if data.x is not None else "Samples"),
+        (context["fits"], "fits", "Predictions"),
+        (context["calibration"], "calibration", "Calibration"),
+        (context["history"], "training", "Training"),
+        (data.checks, "checks", "Checks"),
+        (data.provenance, "provenance", "Provenance"),
+    ]
+    return [(anchor, name) for present, anchor, name in candidates if present]
+
+
+def _equations(data: ReportData, flow: Flow | None, expressions: Expressions | None) -> Equations:
+    if expressions is not None:
+        return flow_equations(expressions, flow, data.errors)
+    if isinstance(data.model, Formulas):
+        return regressor_equations(data.model, data.x_names, data.y_names, data.errors)
+    return Equations()
+
+
+def _lead(data: ReportData, flow: Flow | None) -> str:
+    if flow is None:
+        return "Formulas for y, found from data." if isinstance(data.model, Formulas) else ""
+    if flow.noise:
+        return "A closed-form map from x to what is observed, y, and a latent z, with its inverse and its density."
+    if flow.condition_map is not None:
+        return "For every observation y, a closed-form map between x and a standard normal latent z, and its density."
+    return "A closed-form map between x and a standard normal latent z, with its inverse and its density."
+
+
+def _tiles(data: ReportData, equations: Equations) -> list[tuple[str, str]]:
+    tiles = [("model", data.kind)] if data.kind else []
+    chosen = next((p for p in data.front if p.chosen), None)
+    if chosen is not None:
+        tiles.append(("held-out loss", f"{chosen.loss:.4f} nats"))
+    complexity = equations.complexity or (chosen.complexity if chosen else None)
+    if complexity is not None:
+        tiles.append(("complexity", f"{complexity:,.0f}"))
+    n_constants = equations.n_constants or (chosen.n_constants if chosen else None)
+    if n_constants is not None:
+        tiles.append(("constants", f"{n_constants:,}"))
+    if data.x is not None:
+        tiles.append(("rows of data", f"{len(data.x):,}"))
+    if data.checks is not None:
+        tiles.append(("checks", "all passed" if data.checks.passed else "FAILED"))
+    return tiles
+
+
+def _labels(data: ReportData, letter: str) -> list[str]:
+    names = data.x_names if letter == "x" else data.y_names
+    return [f"{n} ({data.units[n]})" if data.units.get(n) else n for n in names]
+
+
+def _variables(data: ReportData) -> list[dict[str, str]]:
+    role = "predicted" if isinstance(data.model, Formulas) else "observed"
+    rows = []
+    for names, kind, table in ((data.x_names, "x", data.x), (data.y_names, "y", data.y)):
+        ranges = None if table is None else np.quantile(table, [0.005, 0.995], axis=0)
+        for i, name in enumerate(names):
+            shown = "" if ranges is None else f"{ranges[0, i]:.4g} … {ranges[1, i]:.4g}".replace("-", "−")
+            word = (
+                f"{kind}, {role}"
+                if kind == "y"
+                else ("x, input" if role == "predicted" else "x, to be inferred")
+            )
+            if kind == "x" and not data.y_names:
+                word = "x"
+            rows.append({"name": name, "role": word, "unit": data.units.get(name, ""), "range": shown})
+    return rows
+
+
+def _constants(data: ReportData) -> list[dict[str, str]]:
+    if data.errors is None:
+        return []
+    theta = np.asarray(flatten(data.model)[0], dtype=float)
+    errors = np.asarray(data.errors, dtype=float)
+    if errors.shape != theta.shape:
+        return []
+    rows = [
+        {
+            "value": f"{value:.6g}".replace("-", "−"),
+            "error": f"{error:.2g}" if np.isfinite(error) else "–",
+            "note": f"set to {data.labels[i]}" if i in data.labels else "",
+        }
+        for i, (value, error) in enumerate(zip(theta, errors, strict=True))
+        if value and (np.isfinite(error) or i in data.labels)
+    ]
+    return rows if len(rows) <= MOST_CONSTANTS else []
+
+
+@dataclass(frozen=True)
+class Front:
+    """The front with the equations of its points as HTML, and which point is shown first."""
+
+    figure: Figure
+    equations: tuple[str, ...]
+    picked: int
+
+    @property
+    def shown(self) -> str:
+        return self.equations[self.picked]
+
+
+def _front(data: ReportData) -> Front | None:
+    if len(data.front) < 2:
+        return None
+    picked = next((i for i, p in enumerate(data.front) if p.chosen), len(data.front) - 1)
+    return Front(front_figure(data.front, picked), tuple(_point(p, data) for p in data.front), picked)
+
+
+def _point(point: FrontPoint, data: ReportData) -> str:
+    heading = f"<h3>Complexity {point.complexity:g}, loss {point.loss:.4f} nats</h3>"
+    listings: Sequence[Listing] = ()
+    if isinstance(point.model, Flow):
+        found = extract(point.model, data.x_names or None, data.y_names or None, data.units)
+        listings = flow_listings(found)
+    elif isinstance(point.model, Formulas):
+        listings = regressor_equations(point.model, data.x_names, data.y_names).listings
+    if listings:
+        return heading + "".join(
+            f'<p class="note">{html.escape(item.heading)}</p><div class="equations" tabindex="0">{item.html}</div>'
+            f'<p class="note">{html.escape(item.note)}</p>'
+            for item in listings
+        )
+    text = html.escape(point.text) or "The equations of this model were not saved."
+    return heading + (f"<pre><code>{text}</code></pre>" if point.text else f'<p class="note">{text}</p>')
+
+
+def _fits(data: ReportData) -> list[Figure]:
+    if data.predicted is None or data.y is None:
+        return []
+    names = _labels(data, "y")
+    return [fit_figure(n, data.y[:, i], data.predicted[:, i]) for i, n in enumerate(names[:6])]
+
+
+def _calibration(result: Calibration, names: Sequence[str]) -> dict[str, Any]:
+    tests = [] if result.tests is None else result.tests.to_dict("records")
+    return {"figures": calibration_figures(result, names), "tests": tests}

@@ -1,0 +1,194 @@
+"""Is an observation like those a model was trained on? A model extrapolates where it is not, and cannot tell.
+
+Three measures are each compared with those of training rows: the distance from the centre (Mahalanobis), the distance
+from the nearest training rows, which sees gaps between modes, and the largest deviation of a single column.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+
+N_ROWS = 20_000
+N_REFERENCES = 1000
+N_SCORES = 4000
+N_DIRECTIONS = 32
+NEIGHBOUR = 3
+# Directions in which training rows hardly vary count as this wide (correlation units), so that rounding is no alarm.
+LEAST_WIDTH = 1e-3
+
+
+class OutOfDistributionWarning(UserWarning):
+    """An observation is unlike the training data; the message says where and what to do."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How like the training data an observation is.
+
+    Args:
+        p_value: Share of training rows at least as far out, corrected for three measures; the smallest of all rows.
+        unusual: Whether some row is farther out than every training row compared with.
+        outside: Numbers of the columns with a value outside the range of the training rows.
+        n_unusual: How many of the rows are unusual.
+    """
+
+    p_value: float
+    unusual: bool
+    outside: tuple[int, ...]
+    n_unusual: int
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRecord:
+    """What to remember of the training observations, small enough to be saved with a model.
+
+    Args:
+        shift: Mean of each column.
+        scale: Standard deviation of each column.
+        low: Smallest value of each column.
+        high: Largest value of each column.
+        directions: Principal directions of the standardised rows, one a column, over their standard deviation.
+        residual_scale: Typical distance of a row from these directions; 0 where they span all columns.
+        references: Some training rows in these directions.
+        scores: The three measures of some training rows, each column sorted.
+
+    Example:
+        >>> y = np.random.default_rng(0).normal(size=(500, 2))
+        >>> record = TrainingRecord.of(y)
+        >>> record.check([0.1, 0.2]).unusual, record.check([0.1, 9.0]).outside
+        (False, (1,))
+    """
+
+    shift: Float[np.ndarray, " d"]
+    scale: Float[np.ndarray, " d"]
+    low: Float[np.ndarray, " d"]
+    high: Float[np.ndarray, " d"]
+    directions: Float[np.ndarray, "d r"]
+    residual_scale: Float[np.ndarray, ""]
+    references: Float[np.ndarray, "m q"]
+    scores: Float[np.ndarray, "n 3"]
+
+    @classmethod
+    def of(cls, y: ArrayLike, *, random_state: int = 0) -> "TrainingRecord":
+        """Return the record of training observations, given as rows.
+
+        Args:
+            y: Rows as the model was trained on, noise included.
+            random_state: Seed of the rows kept, where there are many.
+        """
+        rows = np.asarray(y, dtype=float)
+        if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
+            raise ValueError(f"y must be at least two finite rows, got an array of shape {rows.shape}")
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        rows = np.random.default_rng(random_state).permutation(rows)[:N_ROWS]
+        shift, scale = rows.mean(axis=0), rows.std(axis=0)
+        largest = np.maximum(np.abs(rows).max(axis=0), 1e-300)
+        scale = np.where(scale > 1e-12 * largest, scale, 1e-6 * largest)
+        directions, residual_scale = _principal((rows - shift) / scale)
+        draft = cls(shift, scale, low, high, directions, residual_scale, np.empty((0, 0)), np.empty((0, 3)))
+        draft = replace(draft, references=draft._whiten(rows[:N_REFERENCES])[1])
+        # A row that is a reference itself must not count as its own neighbour.
+        scores = draft._scores(rows[:N_SCORES], own=len(draft.references))
+        return replace(draft, scores=np.sort(scores, axis=0))
+
+    def check(self, y_star: ArrayLike) -> Likeness:
+        """Return how like the training data one observation, or each of some rows, is."""
+        rows = np.atleast_2d(np.asarray(y_star, dtype=float))
+        if rows.shape[1] != len(self.shift):
+            raise ValueError(
+                f"y_star has {rows.shape[1]} values, the training data {len(self.shift)} columns"
+            )
+        scores, n = self._scores(rows), len(self.scores)
+        below = np.stack(
+            [np.searchsorted(known, score) for known, score in zip(self.scores.T, scores.T, strict=True)]
+        )
+        fewest_above = n - below.max(axis=0)
+        outside = np.any((rows < self.low) | (rows > self.high), axis=0)
+        return Likeness(
+            p_value=min(1.0, len(below) * float(1 + fewest_above.min()) / (n + 1)),
+            unusual=bool(np.any(fewest_above == 0)),
+            outside=tuple(np.flatnonzero(outside).tolist()),
+            n_unusual=int(np.sum(fewest_above == 0)),
+        )
+
+    def to_dict(self) -> dict[str, np.ndarray]:
+        """Return the arrays by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_dict(cls, arrays: Mapping[str, Any]) -> "TrainingRecord":
+        """Return the record that `to_dict` took apart."""
+        return cls(**{field.name: np.asarray(arrays[field.name], dtype=float) for field in fields(cls)})
+
+    def _whiten(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        standard = (rows - self.shift) / self.scale
+        inside = standard @ self.directions
+        if self.residual_scale == 0:
+            return standard, inside
+        basis = self.directions / np.linalg.norm(self.directions, axis=0)
+        residual = np.linalg.norm(standard - standard @ basis @ basis.T, axis=1)
+        return standard, np.column_stack([inside, residual / self.residual_scale])
+
+    def _scores(self, rows: np.ndarray, own: int = 0) -> np.ndarray:
+        standard, whitened = self._whiten(rows)
+        distances = np.sort(cdist(whitened, self.references), axis=1)
+        k = min(NEIGHBOUR, distances.shape[1] - 1)
+        nearest = np.where(np.arange(len(rows)) < own, distances[:, k], distances[:, k - 1])
+        return np.column_stack([np.linalg.norm(whitened, axis=1), nearest, np.abs(standard).max(axis=1)])
+
+
+def warn_if_unlike(
+    training: TrainingRecord, y_star: ArrayLike, names: Sequence[str], *, stacklevel: int = 2
+) -> Likeness:
+    """Return how like the training data ``y_star`` is, and issue an `OutOfDistributionWarning` where it is not.
+
+    Args:
+        training: Record of the training observations.
+        y_star: One observation or rows of them.
+        names: Of the columns.
+        stacklevel: As for `warnings.warn`.
+    """
+    rows = np.atleast_2d(np.asarray(y_star, dtype=float))
+    found = training.check(rows)
+    if found.unusual:
+        who = "y_star is" if len(rows) == 1 else f"{found.n_unusual} of {len(rows)} observations are"
+        warnings.warn(
+            f"{who} unlike the training data, farther out than each of {len(training.scores)} training rows: "
+            f"{_what_is_unusual(training, rows, found, names)}. The posterior is an extrapolation; check units and "
+            "order of the columns, or train on data that cover this observation",
+            OutOfDistributionWarning,
+            stacklevel=stacklevel + 1,
+        )
+    return found
+
+
+def _what_is_unusual(
+    training: TrainingRecord, rows: np.ndarray, found: Likeness, names: Sequence[str]
+) -> str:
+    if not found.outside:
+        return "each value lies within its trained range, but not their combination"
+
+    def sentence(column: int) -> str:
+        low, high = training.low[column], training.high[column]
+        values = rows[:, column]
+        worst = values[np.argmax(np.maximum(low - values, values - high))]
+        return f"{names[column]!r} is {worst:.4g}, trained on {low:.4g} to {high:.4g}"
+
+    shown = "; ".join(sentence(column) for column in found.outside[:5])
+    return shown if len(found.outside) <= 5 else f"{shown}; and {len(found.outside) - 5} more columns"
+
+
+def _principal(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Principal directions over their standard deviation, and the root mean square of what they leave."""
+    variances, vectors = np.linalg.eigh(standard.T @ standard / len(standard))
+    order = np.argsort(variances)[::-1]
+    kept, left = order[:N_DIRECTIONS], order[N_DIRECTIONS:]
+    width = np.sqrt(np.maximum(variances[kept], LEAST_WIDTH**2))
+    residual = np.sqrt(np.maximum(variances[left], 0.0).sum())
+    return vectors[:, kept] / width, np.asarray(max(residual, LEAST_WIDTH) if len(left) else 0.0)

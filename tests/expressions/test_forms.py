@@ -188,7 +188,8 @@ def test_mathml_breaks_long_sums_and_shows_standard_errors():
 @pytest.mark.parametrize(
     ("value", "error", "text"),
     [(0.79432, 0.0123, "0.794(12)"), (-1234.5, 67.0, "-1234(67)"), (2.5e-7, 3e-9, "2.500(30)e-07"),
-     (0.5, 0.001, "0.5000(10)"), (0.3, 2.0, "0.3(20)"), (1.0, float("nan"), "1"), (3.0, 0.0, "3")],
+     (0.5, 0.001, "0.5000(10)"), (0.3, 2.0, "0.3(20)"), (0.25, 0.0099996, "0.250(10)"),
+     (1.0, float("nan"), "1"), (3.0, 0.0, "3")],
 )  # fmt: skip
 def test_a_standard_error_stands_behind_the_digits_it_is_of(value, error, text):
     assert with_error(value, error) == text

@@ -143,6 +143,7 @@ def with_error(value: float, error: float) -> str:
     """
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):
         return number_text(value, 4)
+    error = float(f"{error:.1e}")  # before its digits are counted: 0.0099996 has those of 0.010
     size = math.floor(math.log10(max(abs(value), error)))
     shift = size if not -4 <= size <= 5 else 0
     decimals = max(0, 1 - math.floor(math.log10(error)) + shift)

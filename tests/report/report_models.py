@@ -1,0 +1,126 @@
+"""Small models that reports are written about, by name; none is trained."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from isr.demo import banana_law
+from isr.model.affine import Bounded, Standardise
+from isr.model.build import Architecture, build_flow
+from isr.model.formula import Formulas
+from isr.problems import kinematics
+from isr.report import Calibration, FrontPoint, gather
+from isr.storage import Bundle
+
+SHAPE = Architecture(n_blocks=2, n_layers=1)
+SPREAD_X = Standardise((0.0,) * 4, kinematics.PRIOR_STD)
+SPREAD_Y = Standardise((0.0, 1.7), (0.8, 0.3))
+
+
+def arm_flow(shape=SHAPE):
+    return build_flow(
+        jax.random.key(1),
+        4,
+        condition_dim=2,
+        standardise=SPREAD_X,
+        standardise_condition=SPREAD_Y,
+        architecture=shape,
+    )
+
+
+def arm():
+    """A conditional model with everything a report can show."""
+    x, y = kinematics.sample(300, random_state=0)
+    bundle = Bundle(
+        arm_flow(), kinematics.X_NAMES, kinematics.Y_NAMES, {"angle1": "rad"}, kind="ConditionalISR"
+    )
+    rng = np.random.default_rng(0)
+    calibration = Calibration.of(rng.normal(size=(80, 4)), rng.normal(size=(80, 50, 4)), kinematics.X_NAMES)
+    history = {"epoch": [1, 2, 3, 4], "phase": ["warm up", "warm up", "refit", "refit"],
+               "train": [3.0, 2.0, 1.5, 1.4], "held_out": [3.1, 2.2, 1.7, 1.6]}  # fmt: skip
+    data = gather(
+        bundle, data=(x, y), title="An arm", calibration=calibration, provenance={"command": "isr fit"}
+    )
+    return replace(data, history=pd.DataFrame(history))
+
+
+def joint():
+    flow = build_flow(
+        jax.random.key(2),
+        3,
+        noise=(0.1,),
+        architecture=SHAPE,
+        standardise_condition=Standardise((2.0,), (0.5,)),
+    )
+    return gather(Bundle(flow, ("a", "b", "c"), ("seen",)), checks=False)
+
+
+def density():
+    """A density with a front of three models, the exact Banana in the middle."""
+    laws = [build_flow(jax.random.key(k), 2, architecture=SHAPE) for k in range(2)]
+    front = (
+        FrontPoint(8, 3.9, 2, model=laws[0]),
+        FrontPoint(14, 3.53, 3, chosen=True, model=banana_law()),
+        FrontPoint(60, 3.52, 20, text="z1 = something <long>"),
+    )
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    data = gather(Bundle(banana_law(), ("x0", "x1"), kind="SymbolicFlow"), data=rows)
+    return replace(data, front=front)
+
+
+def padded():
+    return gather(build_flow(jax.random.key(3), 1, condition_dim=1, architecture=SHAPE), checks=False)
+
+
+def bounded():
+    box = Bounded((0.0, None), (1.0, None))
+    flow = build_flow(jax.random.key(4), 2, condition_dim=1, bounds=box, architecture=SHAPE)
+    return gather(flow, checks=False, y_star=[0.3])
+
+
+def many():
+    """More observations than sliders, more parameters than a corner plot shows."""
+    flow = build_flow(jax.random.key(5), 7, condition_dim=12, architecture=SHAPE)
+    return gather(flow, checks=False)
+
+
+def law():
+    tree = ("add", ("constant", 0), ("mul", ("constant", 1), ("call", "sin2pi", ("input", 0))))
+    formulas = Formulas(jnp.array([0.25, 1.5]), (tree,), stack=1, n_inputs=1)
+    x = np.linspace(-1, 1, 50)[:, None]
+    data = gather(Bundle(formulas, ("t",), kind="EQLRegressor"), data=(x, 0.25 + 1.5 * np.sin(2 * np.pi * x)))
+    return replace(data, errors=np.array([0.01, np.nan]))
+
+
+PAGES = {
+    "arm": arm,
+    "joint": joint,
+    "density": density,
+    "padded": padded,
+    "bounded": bounded,
+    "many": many,
+    "law": law,
+}
+HOSTILE = (
+    "</script><script>window.hacked = 1</script>",
+    "<img src=x onerror=window.hacked=2>",
+    '"><svg onload=window.hacked=3>',
+    "<!--<script>window.hacked = 4//",
+    "'];window.hacked=5;['",
+    "${window.hacked=6}{{7*7}}",
+)
+
+
+def hostile():
+    """Every text a user can give tries to run."""
+    flow = build_flow(jax.random.key(1), 4, condition_dim=2, architecture=SHAPE)
+    units = {HOSTILE[0]: "</style><script>window.hacked=7</script>"}
+    bundle = Bundle(flow, HOSTILE[:4], HOSTILE[4:], units, kind=HOSTILE[1], metadata={"status": HOSTILE[0]})
+    x, y = kinematics.sample(50, random_state=0)
+    data = gather(bundle, data=(x, y), title=HOSTILE[0], checks=False, provenance={HOSTILE[1]: HOSTILE[2]})
+    front = (FrontPoint(3, 2.0, 1, model=flow), FrontPoint(5, 1.0, 2, chosen=True, text=HOSTILE[0]))
+    history = pd.DataFrame({"phase": list(HOSTILE[:2]), "train": [2.0, 1.0]})
+    return replace(data, front=front, history=history)

@@ -10,9 +10,11 @@ import pytest
 import isr
 
 PUBLIC_NAMES = [
+    "ConditionalISR",
     "EQLRegressor",
     "Expressions",
     "Flow",
+    "ISR",
     "PRIMITIVES",
     "Primitive",
     "SymbolicFlow",

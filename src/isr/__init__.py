@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "ConditionalISR": "isr.estimators.inverse",
     "EQLRegressor": "isr.estimators.eql_regressor",
     "Expressions": "isr.expressions",
     "Flow": "isr.model.flow",
+    "ISR": "isr.estimators.inverse",
     "PRIMITIVES": "isr.model.primitives",
     "Primitive": "isr.model.primitives",
     "SymbolicFlow": "isr.estimators.symbolic_flow",
@@ -30,6 +32,7 @@ _SUBMODULES = frozenset({"problems"})
 if TYPE_CHECKING:
     from isr import problems
     from isr.estimators.eql_regressor import EQLRegressor
+    from isr.estimators.inverse import ISR, ConditionalISR
     from isr.estimators.symbolic_flow import SymbolicFlow
     from isr.expressions import Expressions, extract
     from isr.expressions.check import check
@@ -39,7 +42,9 @@ if TYPE_CHECKING:
     from isr.storage import load, save
 
 __all__ = [
+    "ISR",
     "PRIMITIVES",
+    "ConditionalISR",
     "EQLRegressor",
     "Expressions",
     "Flow",

@@ -62,13 +62,17 @@ class Experiment(StrEnum):
 
     densities = "densities"
     laws = "laws"
+    kinematics = "kinematics"
+    posteriors = "posteriors"
 
 
 @app.command()
 def reproduce(
     experiment: Annotated[Experiment, typer.Argument(help="Which of the paper's experiments.")],
     quick: Annotated[bool, typer.Option("--quick", help="A short look, not for the record.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 5,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many seeds: 5 for densities and laws, else 1.")
+    ] = None,
     function_seeds: Annotated[
         int, typer.Option(min=1, help="How many seeds for each regression function of laws.")
     ] = 20,
@@ -81,22 +85,30 @@ def reproduce(
 
     Example: isr reproduce densities --quick --out /tmp/densities
     """
-    from isr.reproduce import densities, laws
+    from isr.reproduce import densities, kinematics, laws, posteriors
 
     names = [n.strip() for n in only.split(",") if n.strip()]
-    known = {"densities": list(densities.MODELS), "laws": [*laws.LAWS, *laws.FUNCTIONS]}[experiment.value]
+    known = {
+        Experiment.densities: list(densities.MODELS),
+        Experiment.laws: [*laws.LAWS, *laws.FUNCTIONS],
+        Experiment.kinematics: list(kinematics.MODELS),
+        Experiment.posteriors: list(posteriors.PROBLEMS),
+    }[experiment]
     for name in names:
         if name not in known:
             raise ValueError(f"unknown case {name!r} of {experiment.value}; known: {', '.join(known)}")
     out.mkdir(parents=True, exist_ok=True)
-    if experiment is Experiment.densities:
-        densities.run(out, names=names or known, seeds=range(seeds), quick=quick, say=typer.echo)
-    else:
+    if experiment is Experiment.laws:
         laws.run(
             out, laws=[n for n in names or known if n in laws.LAWS],
             functions=[n for n in names or known if n in laws.FUNCTIONS],
-            seeds=range(seeds), function_seeds=range(function_seeds), quick=quick, say=typer.echo,
+            seeds=range(seeds or 5), function_seeds=range(function_seeds), quick=quick, say=typer.echo,
         )  # fmt: skip
+    elif experiment is Experiment.densities:
+        densities.run(out, names=names or known, seeds=range(seeds or 5), quick=quick, say=typer.echo)
+    else:
+        runner = kinematics if experiment is Experiment.kinematics else posteriors
+        runner.run(out, names=names or known, seeds=range(seeds or 1), quick=quick, say=typer.echo)
     typer.echo(f"rows, tables and figures are in {out}")
 
 

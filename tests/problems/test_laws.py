@@ -94,8 +94,8 @@ def test_equivalent_forms_are_one_law():
     assert LAWS["sigmoid_shift"].compare([x0 / 2, by_tanh]).same
     mirrored = 4 * x1 - 12 + 12 / (1 + sp.exp(2 * x0))
     assert LAWS["sigmoid_shift"].compare([x0 / 2, mirrored]).same
-    constant_inside = 5 * x1 - sp.exp(-1.5 * x0 + float(np.log(10))) - 2.5 * x0
-    assert LAWS["decay_with_drift"].compare([2 * x0 - 2, constant_inside]).same
+    constant_inside = 5 * x1 - sp.exp(-1.5 * x0 + float(np.log(20))) - 10 * x0
+    assert LAWS["decay_with_drift"].compare([1.5 * x0 - 1.5, constant_inside]).same
 
 
 def test_guards_the_data_never_reach_do_not_count():

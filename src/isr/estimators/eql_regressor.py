@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import sympy
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isr.data.names import symbol_names
-from isr.estimators.fronts import front_frame
+from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import RegressionFit, fit_regression
-from isr.estimators.settings import make_schedule
+from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
-from isr.estimators.symbolic_flow import _seed
 from isr.model.formula import Formulas, express
-from isr.pruning.front import choose
-from isr.storage import Bundle, save
+from isr.storage import Bundle
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LIBRARY = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2}
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
@@ -36,7 +31,7 @@ def _number(value: float) -> sympy.Expr:
     return sympy.Integer(int(value)) if value == int(value) else sympy.Float(value)
 
 
-class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     """Learns ``y = f(x)`` as short formulas, one for each output.
 
     Args:
@@ -120,13 +115,14 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS,
             penalty=self.penalty,
         )  # fmt: skip
+        self.seed_ = seed_of(self.random_state)
         monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
         with monitor.watching():
             self.fit_: RegressionFit = fit_regression(
                 values, targets, weight,
                 library=LIBRARY if self.primitives is None else self.primitives,
                 n_layers=self.n_layers, schedule=schedule, n_restarts=self.n_restarts, rule=self.selection,
-                snapping=self.snap, seed=_seed(self.random_state), monitor=monitor,
+                snapping=self.snap, seed=self.seed_, monitor=monitor,
                 path=None if self.checkpoint is None else Path(self.checkpoint),
             )  # fmt: skip
         self.history_ = self.fit_.population.history
@@ -140,6 +136,9 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.formulas_: Formulas = self.fit_.front[index].model
         self.expressions_ = self._expressions(self.formulas_)
 
+    def _equations(self, model: Formulas) -> str:
+        return "\n".join(str(sympy.N(e, 4)) for e in self._expressions(model))
+
     def _expressions(self, formulas: Formulas) -> list[sympy.Expr]:
         symbols = [sympy.Symbol(n, real=True) for n in symbol_names(self._names())]
         constants = [_number(float(c)) for c in np.asarray(formulas.constants)]
@@ -149,48 +148,15 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         given = getattr(self, "feature_names_in_", None)
         return [f"x{i + 1}" for i in range(self.n_features_in_)] if given is None else list(given)
 
-    def choose(self, *, complexity: int | None = None, rule: str | None = None) -> EQLRegressor:
-        """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
-        check_is_fitted(self, "fit_")
-        self._use(
-            choose(self.fit_.front, rule or self.selection, n_rows=self.fit_.n_train, complexity=complexity)
-        )
-        return self
-
-    @property
-    def front_(self) -> pd.DataFrame:
-        """Accuracy against complexity: one row a model, the chosen one marked."""
-        check_is_fitted(self, "fit_")
-
-        def equations(formulas: Formulas) -> str:
-            return "\n".join(str(sympy.N(e, 4)) for e in self._expressions(formulas))
-
-        return front_frame(self.fit_.front, self.chosen_, equations)
-
-    @property
-    def errors_(self) -> np.ndarray:
-        """Standard errors of the constants of the model that the rule chose, NaN where snapped."""
-        check_is_fitted(self, "fit_")
-        return self.fit_.errors
-
     def to_bundle(self) -> Bundle:
         """Return what a file of this model holds: the formulas, names and where they come from."""
         check_is_fitted(self, "formulas_")
-        front = self.front_.drop(columns="equations").to_dict("list")
         return Bundle(
             model=self.formulas_,
             x_names=tuple(self._names()),
             kind=type(self).__name__,
-            metadata={
-                "front": front,
-                "status": str(self.status_),
-                "equations": [str(e) for e in self.expressions_],
-            },
+            metadata=self._metadata(equations=[str(e) for e in self.expressions_]),
         )
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to a file; `isr.load` reads it without any training code."""
-        save(self, path)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the formulas' values for rows."""

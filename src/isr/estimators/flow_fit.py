@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.data.splits import split_rows
 from isr.estimators.refine import MAX_CONSTANTS, Polished, eliminate_all, polish, refine, row_losses
+from isr.estimators.rows import Pairs, Rows, prepare
 from isr.expressions import extract
-from isr.model.affine import Bounded, Standardise, standardise
-from isr.model.build import Architecture, build_flow
+from isr.model.affine import Bounded, Inverted, Standardise
+from isr.model.build import Architecture, build_flow, chart_steps
 from isr.model.chain import Chain
+from isr.model.condition import ConditionMap
 from isr.model.coupling import Coupling
 from isr.model.flow import Flow
 from isr.model.formula import Formulas
@@ -25,7 +27,7 @@ from isr.pruning.front import Point, choose, pareto
 from isr.pruning.opening import functions_of, open_flow, tidy
 from isr.pruning.refit import flow_row_loss
 from isr.training.cache import keep_compiled_programs
-from isr.training.losses import make_objective
+from isr.training.losses import LEAST_VARIANCE, make_objective
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Schedule, train
 from isr.training.sublibraries import sublibrary_masks
@@ -34,8 +36,10 @@ from isr.training.sublibraries import sublibrary_masks
 ROUGH_COST = 8
 # How many members of a population are opened and refined.
 N_REFINED = 3
-# Share of the rows held out, and at most how many.
-HELD_OUT, MAX_HELD_OUT = 0.2, 20_000
+# In standard deviations: a latent of a row only a little outside of the data beyond this is an explosion.
+FARTHEST = 100.0
+# Rows that constants are refitted on: more would cost time and tell little.
+MAX_REFIT_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -64,91 +68,62 @@ class FlowFit:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Charted rows, split: what the core of a flow is trained on."""
-
-    bounds: Bounded | None
-    scale: Standardise
-    train: np.ndarray
-    held_out: np.ndarray
-    raw_train: np.ndarray
-    raw_held_out: np.ndarray
-
-
-def prepare(x: np.ndarray, bounds: Bounded | None, *, seed: int, isotropic: bool) -> Rows:
-    """Return x opened from its bounds, split and standardised."""
-    charted = x
-    if bounds is not None:
-        with jax.enable_x64(True):
-            charted = np.asarray(jax.vmap(lambda row: bounds.forward_and_log_det(row)[0])(jnp.asarray(x)))
-        if not np.all(np.isfinite(charted)):
-            column = int(np.flatnonzero(~np.isfinite(charted).all(axis=0))[0])
-            raise ValueError(
-                f"column {column} of x has values exactly on its bound, where only one side is bounded; "
-                "move the bound a little outwards or drop these rows"
-            )
-    held = int(np.clip(round(HELD_OUT * len(x)), 1, MAX_HELD_OUT)) if len(x) > 1 else 0
-    split = split_rows(len(x), held_out=held, random_state=seed)
-    scale = standardise(charted[split.train])
-    if isotropic:
-        width = float(np.sqrt(np.mean(np.square(scale.scale))))
-        scale = Standardise(scale.shift, (width,) * scale.dim)
-    standard = (charted - np.asarray(scale.shift)) / np.asarray(scale.scale)
-    return Rows(
-        bounds,
-        scale,
-        standard[split.train],
-        standard[split.held_out],
-        charted[split.train],
-        charted[split.held_out],
-    )
-
-
-def fit_flow(
-    x: np.ndarray,
-    *,
-    bounds: Bounded | None,
-    architectures: list[Architecture],
-    schedule: Schedule,
-    n_restarts: int,
-    rule: str,
-    snapping: bool,
-    seed: int,
-    monitor: Monitor,
-    path: Path | None = None,
-) -> FlowFit:
-    """Fit a flow to rows of x; among several architectures the one with the best warm start is trained.
+class Settings:
+    """How a flow is fitted.
 
     Args:
-        x: Rows.
-        bounds: Chart of the prior box.
-        architectures: Shapes to choose from.
+        architectures: Shapes to choose from; the one with the best warm start is trained.
         schedule: How the population is trained.
         n_restarts: Members of the population before the ladder of penalties multiplies them.
         rule: How a point of the front is chosen.
         snapping: Whether constants may be set to simple values.
         seed: Of everything drawn.
-        monitor: Progress, deadline and interruption.
         path: Where checkpoints go.
+        sparse: Whether the trained networks are pruned into formulas.
+        joint: Whether y, where there is one, is an output (ISR) rather than a condition (cISR).
+        loss: What training minimises.
+        backward: Weight of the term that keeps samples drawn backwards where data lie.
     """
+
+    architectures: tuple[Architecture, ...]
+    schedule: Schedule
+    n_restarts: int
+    rule: str
+    snapping: bool
+    seed: int
+    path: Path | None = None
+    sparse: bool = True
+    joint: bool = False
+    loss: str = "likelihood"
+    backward: float = 0.0
+
+
+def fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
+    """Fit a flow to rows of x, and of y where there are any, and return its front and the chosen flow."""
     keep_compiled_programs()
     with jax.enable_x64(True):  # training itself runs in single precision, by the dtype of its arrays
-        return _fit_flow(x, bounds, architectures, schedule, n_restarts, rule, snapping, seed, monitor, path)
+        return _fit_flow(pairs, settings, monitor)
 
 
-def _fit_flow(x, bounds, architectures, schedule, n_restarts, rule, snapping, seed, monitor, path) -> FlowFit:
-    shape = _best_shape(x, bounds, architectures, schedule, seed, monitor)
-    rows = prepare(x, bounds, seed=seed, isotropic="polar" in shape.charts)
-    population, restore = _train(rows, shape, schedule, n_restarts, seed, monitor, path)
-    members = _distinct(
-        [restore(jnp.asarray(w, jnp.float32)) for w in population.weights if np.all(np.isfinite(w))]
-    )
+def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
+    shape = _best_shape(pairs, settings, monitor)
+    rows = prepare(pairs, seed=settings.seed, isotropic="polar" in shape.charts)
+    population, restore = _train(rows, shape, settings, monitor)
+    members = [
+        _settled(restore(jnp.asarray(w, jnp.float32)), rows)
+        for w in _distinct(population.weights[np.isfinite(population.held_out)])
+    ]
     points = [_closed_point(m, rows) for m in members]
-    if shape.subnet == "eql":
+    if settings.sparse and shape.subnet == "eql" and members:
         points += _refined(members, points, rows, monitor)
     front = _weighed(pareto([p for p in points if np.isfinite(p.held_out_nats)]))
-    chosen = choose(front, rule, n_rows=len(rows.train))
-    polished = _polished(front[chosen], rows, snapping)
+    if not front:
+        raise FloatingPointError(
+            "every restart diverged, so there is no model; check the data for outliers and scale, "
+            "lower the learning rate (effort), or use fewer blocks or layers"
+        )
+    chosen = choose(front, settings.rule, n_rows=len(rows.train))
+    polished = _polished(front[chosen], rows, settings.snapping)
     front[chosen] = polished.point
     return FlowFit(
         front, chosen, polished.point.model, polished.errors, polished.labels, population, len(rows.train),
@@ -156,22 +131,47 @@ def _fit_flow(x, bounds, architectures, schedule, n_restarts, rule, snapping, se
     )  # fmt: skip
 
 
-def _train(rows, shape, schedule, n_restarts, seed, monitor, path):
-    keys = jax.random.split(jax.random.key(seed), n_restarts + 1)
-    dim = rows.train.shape[1]
-    flows = [build_flow(k, dim, architecture=shape, rows=rows.train) for k in keys[1:]]
+def _train(
+    rows: Rows, shape: Architecture, settings: Settings, monitor: Monitor
+) -> tuple[Population, Callable[[Any], Flow]]:
+    keys = jax.random.split(jax.random.key(settings.seed), settings.n_restarts + 1)
+    y: dict[str, Any] = {"condition_dim": rows.n_observed}
+    if settings.joint:
+        y = {"noise": (1.0,) * rows.n_observed}
+    flows = [build_flow(k, rows.dim, architecture=shape, rows=rows.train, **y) for k in keys[1:]]
     # The permutations are part of the structure and must be the same for all members.
     flows = [_with_structure_of(flows[0], f) for f in flows]
     weights = np.stack([np.asarray(flatten(f)[0], dtype=np.float32) for f in flows])
     _, restore = flatten(flows[0])
-    data, held_out = {"x": rows.train.T}, {"x": rows.held_out.T}
-    objective = make_objective(restore)
+    objective = make_objective(
+        restore,
+        backward=settings.backward,
+        jitter=rows.jitter if any(rows.jitter) else (),
+        loss=settings.loss,
+    )
     population = train(
-        objective, weights, data, held_out, schedule, keys[0],
-        monitor=monitor, path=path, penalised=penalised(flows[0]),
-        masks=sublibrary_masks(flows[0], n_restarts),
+        objective, weights, rows.fresh(), rows.fresh(held_out=True), settings.schedule, keys[0],
+        monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
+        masks=sublibrary_masks(flows[0], settings.n_restarts),
     )  # fmt: skip
     return population, restore
+
+
+def _settled(member: Flow, rows: Rows) -> Flow:
+    """Return a joint flow with the noise of its outputs set to their held-out residuals; any other as it is."""
+    if not member.n_observed:
+        return member
+    arrays = rows.standard(held_out=True, n_padding=member.n_padding)
+    latent = _latents(cast(member, jnp.float64), jnp.asarray(arrays["x"]))
+    residual = np.asarray(latent)[: member.n_observed] - arrays["y"]
+    noise = np.sqrt(np.maximum(np.mean(residual**2, axis=1), LEAST_VARIANCE))
+    noise = np.where(np.isfinite(noise), noise, 1.0)
+    return Flow(member.bijection, None, tuple(float(s) for s in noise), member.n_padding)
+
+
+@eqx.filter_jit
+def _latents(flow: Flow, x: jax.Array) -> jax.Array:
+    return jax.vmap(lambda one: flow.latent_one(one)[0], in_axes=-1, out_axes=-1)(x)
 
 
 def _with_structure_of(first: Any, other: Any) -> Any:
@@ -198,46 +198,51 @@ def penalised(flow: Flow) -> np.ndarray:
     return np.concatenate([leaf.ravel() for leaf in leaves]) if leaves else np.zeros(0)
 
 
-def _best_shape(x, bounds, architectures, schedule, seed, monitor) -> Architecture:
+def _best_shape(pairs: Pairs, settings: Settings, monitor: Monitor) -> Architecture:
     """Return the shape whose short warm start describes held-out rows best, in nats of x itself."""
-    if len(architectures) == 1:
-        return architectures[0]
-    warm = schedule.phases[0]._replace(name="charts", n_epochs=max(1, schedule.phases[0].n_epochs // 4))
-    short = replace(schedule, phases=(warm, *(p._replace(n_epochs=0) for p in schedule.phases[1:])))
+    if len(settings.architectures) == 1:
+        return settings.architectures[0]
+    phases = settings.schedule.phases
+    warm = phases[0]._replace(name="charts", n_epochs=max(1, phases[0].n_epochs // 4))
+    short = replace(settings.schedule, phases=(warm, *(p._replace(n_epochs=0) for p in phases[1:])))
+    trial = replace(settings, schedule=short, n_restarts=2, path=None)
     scores = []
-    for shape in architectures:
-        rows = prepare(x, bounds, seed=seed, isotropic="polar" in shape.charts)
-        if "split" in shape.charts and not _splits(shape, rows):
+    for shape in settings.architectures:
+        rows = prepare(pairs, seed=settings.seed, isotropic="polar" in shape.charts)
+        if "split" in shape.charts and not chart_steps(shape.charts, rows.train):
             scores.append(np.inf)
             continue
-        population, _ = _train(rows, shape, short, 2, seed, monitor, None)
-        scores.append(float(np.min(population.held_out)) + float(np.sum(np.log(rows.scale.scale))))
-    return architectures[int(np.argmin(scores))]
+        population, _ = _train(rows, shape, trial, monitor)
+        scores.append(float(np.min(population.held_out)) + rows.width)
+    return settings.architectures[int(np.argmin(scores))]
 
 
-def _splits(shape: Architecture, rows: Rows) -> bool:
-    from isr.model.build import chart_steps
-
-    return bool(chart_steps(shape.charts, rows.train))
-
-
-def _distinct(members: list[Flow]) -> list[Flow]:
+def _distinct(weights: np.ndarray) -> list[np.ndarray]:
     """Return members without repeats: same constants in use and nearly the same values."""
     seen, kept = set(), []
-    for member in members:
-        vector = np.asarray(flatten(member)[0], dtype=float)
+    for vector in weights:
         mark = (tuple(np.flatnonzero(vector)), tuple(np.round(vector[vector != 0], 1)))
         if mark not in seen:
             seen.add(mark)
-            kept.append(member)
+            kept.append(vector)
     return kept
 
 
 def _closed(member: Flow, rows: Rows) -> Flow:
     """Return a trained core with standardisation and bounds in front: guarded, clamped, in the user's units."""
-    front = [rows.scale] if not member.n_padding else [_padded_scale(rows.scale)]
-    steps = (*_bound_steps(rows, member.n_padding), *front, *cast(member, jnp.float64).steps)
-    return Flow(Chain(steps), member.condition_map, member.noise, member.n_padding)
+    core = cast(member, jnp.float64)
+    steps = (*_bound_steps(rows, member.n_padding), _padded(rows.scale, member.n_padding), *core.steps)
+    condition, noise = core.condition_map, core.noise
+    if condition is not None and rows.y_scale is not None:
+        condition = ConditionMap(rows.y_scale, condition.network, condition.guard)
+    if noise and rows.y_scale is not None:
+        steps = (*steps, Inverted(_padded(rows.y_scale, core.bijection.dim - rows.n_observed)))
+        noise = tuple(s * width for s, width in zip(noise, rows.y_scale.scale, strict=True))
+    return Flow(Chain(steps), condition, noise, member.n_padding)
+
+
+def _padded(scale: Standardise, n: int) -> Standardise:
+    return Standardise(scale.shift + (0.0,) * n, scale.scale + (1.0,) * n)
 
 
 def _bound_steps(rows: Rows, n_padding: int) -> tuple:
@@ -246,15 +251,14 @@ def _bound_steps(rows: Rows, n_padding: int) -> tuple:
     return (Bounded(rows.bounds.low + (None,) * n_padding, rows.bounds.high + (None,) * n_padding),)
 
 
-def _padded_scale(scale: Standardise) -> Standardise:
-    return Standardise((*scale.shift, 0.0), (*scale.scale, 1.0))
-
-
 def _closed_point(member: Flow, rows: Rows) -> Point:
     """Return a trained core as a point of the front, its losses in nats of x itself."""
-    width = float(np.sum(np.log(rows.scale.scale)))
-    train_rows = row_losses(member, flow_row_loss, _arrays(rows.train, member.n_padding)) + width
-    held = row_losses(member, flow_row_loss, _arrays(rows.held_out, member.n_padding)) + width
+    some = {k: v[:, :MAX_REFIT_ROWS] for k, v in rows.standard(n_padding=member.n_padding).items()}
+    train_rows = row_losses(member, flow_row_loss, some) + rows.width
+    held = (
+        row_losses(member, flow_row_loss, rows.standard(held_out=True, n_padding=member.n_padding))
+        + rows.width
+    )
     theta = np.asarray(flatten(member)[0])
     count = n_constants(member)
     return Point(
@@ -278,11 +282,8 @@ def _is_closed(flow: Flow) -> bool:
     return any(isinstance(step, Coupling) and not isinstance(step.first, Formulas) for step in flow.steps)
 
 
-def _arrays(charted: np.ndarray, n_padding: int) -> dict[str, np.ndarray]:
-    x = charted.T
-    if n_padding:
-        x = np.concatenate([x, np.random.default_rng(0).normal(size=(n_padding, x.shape[1]))])
-    return {"x": x}
+def _for_refit(rows: Rows, n_padding: int) -> dict[str, np.ndarray]:
+    return {k: v[:, :MAX_REFIT_ROWS] for k, v in rows.raw(n_padding=n_padding).items()}
 
 
 def _without_bounds(flow: Flow, rows: Rows) -> Flow:
@@ -299,17 +300,17 @@ def _refined(members: list[Flow], closed: list[Point], rows: Rows, monitor: Moni
         if closed[i].n_constants <= MAX_CONSTANTS and len(promising) < N_REFINED:
             promising.setdefault(functions_of(members[i]), members[i])
     networks = eliminate_all(
-        promising.values(), flow_row_loss, _arrays(rows.train, n_padding), monitor=monitor
+        promising.values(), flow_row_loss, rows.standard(n_padding=n_padding), monitor=monitor
     )
     points = [_closed_point(m, rows) for m in networks]
     opened = [open_flow(_without_bounds(p.model, rows)) for p in points]
     refined = refine(
         _distinct_formulas(opened),
         flow_row_loss,
-        _arrays(rows.raw_train, n_padding),
-        _arrays(rows.raw_held_out, n_padding),
+        _for_refit(rows, n_padding),
+        rows.raw(held_out=True, n_padding=n_padding),
         complexity=lambda flow: extract(flow).complexity,
-        acceptable=lambda flow: is_tame(flow, rows.raw_train),
+        acceptable=lambda flow: is_tame(flow, rows),
         tidy=tidy,
         monitor=monitor,
     )
@@ -331,22 +332,28 @@ def _with_bounds(flow: Flow, rows: Rows) -> Flow:
     return Flow(Chain(steps), flow.condition_map, flow.noise, flow.n_padding)
 
 
-def is_tame(flow: Flow, charted: np.ndarray) -> bool:
+def is_tame(flow: Flow, rows: Rows) -> bool:
     """Return whether samples are finite and lie where data lie, so that the formulas need no guard.
 
     Latents out to six standard deviations must come back finite, and of ordinary draws all but one in a
-    thousand must lie within ten standard deviations of the data.
+    thousand must lie within ten standard deviations of the data, or, for heavy tails, within twice their range.
+    Forward, rows a quarter further out than the data must not be thrown to latents beyond any reason.
     """
-    rng = np.random.default_rng(0)
-    ordinary, far = (
-        rng.normal(size=(4096, flow.bijection.dim)),
-        rng.uniform(-6, 6, size=(4096, flow.bijection.dim)),
-    )
-    x, log_det = flow.inverse(np.concatenate([ordinary, far]))
-    if not (np.all(np.isfinite(x)) and np.all(np.isfinite(log_det))):
+    rng, x, n = np.random.default_rng(0), rows.raw_train, 4096
+    size = (n, flow.bijection.dim)
+    noise = np.concatenate([rng.normal(size=size), rng.uniform(-6, 6, size=size)])
+    y = None if rows.raw_y_train is None else rows.raw_y_train[rng.integers(len(x), size=2 * n)]
+    drawn = flow.draw(noise, y)
+    if not np.all(np.isfinite(drawn)):
         return False
-    wild = np.abs(x[:4096] - charted.mean(axis=0)) > 10 * charted.std(axis=0) + 1e-12
-    return bool(np.mean(wild.any(axis=1)) < 1e-3)
+    reach = np.maximum(10 * x.std(axis=0), 2 * np.ptp(x, axis=0)) + 1e-12
+    wild = np.abs(drawn[:n] - x.mean(axis=0)) > reach
+    if np.mean(wild.any(axis=1)) >= 1e-3:
+        return False
+    some = rng.integers(len(x), size=n)
+    further = x.mean(axis=0) + 1.25 * (x[some] - x.mean(axis=0))
+    density = flow.log_prob(further, None if rows.raw_y_train is None else rows.raw_y_train[some])
+    return bool(np.all(density > -0.5 * FARTHEST**2))
 
 
 def _polished(point: Point, rows: Rows, snapping: bool) -> Polished:
@@ -357,9 +364,9 @@ def _polished(point: Point, rows: Rows, snapping: bool) -> Polished:
     n_padding = point.model.n_padding
     polished = polish(
         replace(point, model=_without_bounds(point.model, rows)), flow_row_loss,
-        _arrays(rows.raw_train, n_padding), _arrays(rows.raw_held_out, n_padding),
+        _for_refit(rows, n_padding), rows.raw(held_out=True, n_padding=n_padding),
         snapping=snapping, tidy=tidy, complexity=lambda flow: extract(_with_bounds(flow, rows)).complexity,
     )  # fmt: skip
-    if not is_tame(polished.point.model, rows.raw_train):
+    if not is_tame(polished.point.model, rows):
         return as_it_is
     return replace(polished, point=replace(polished.point, model=_with_bounds(polished.point.model, rows)))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from isr.training.loop import Phase
 from isr.training.penalties import AbstractPenalty, parse_penalty
@@ -38,7 +40,7 @@ def make_schedule(
     *,
     batch_size: int,
     strengths: tuple[float, ...],
-    penalty: str | AbstractPenalty,
+    penalty: str | AbstractPenalty | None,
     sparse: bool = True,
 ) -> Schedule:
     """Return the schedule of a fit.
@@ -48,27 +50,35 @@ def make_schedule(
         n_rows: Training rows.
         batch_size: Rows a step.
         strengths: Ladder of penalty strengths.
-        penalty: What is penalised how.
-        sparse: Whether weights are driven to zero at all; without, the steps go into the warm-up.
+        penalty: What is penalised how; ``None`` for a dense model, whose steps all go into one phase.
+        sparse: Whether weights are driven to zero at all; the same as no penalty.
     """
     if isinstance(effort, str) and effort not in EFFORTS:
         raise ValueError(f"unknown effort {effort!r}; known: {', '.join(EFFORTS)}, or an Effort")
     steps = EFFORTS[effort] if isinstance(effort, str) else effort
     size = int(min(batch_size, n_rows))
-    n_passes = max(1, MIN_STEPS * size // n_rows)
-    per_epoch = max(1, n_rows // size) * n_passes
+    common: dict[str, Any] = {
+        "batch_size": size, "penalty": parse_penalty(penalty or "l0.5"), "least_steps": MIN_STEPS
+    }  # fmt: skip
+    per_epoch = Schedule(**common).steps_of_epoch(n_rows)
 
     def epochs(n: int) -> int:
         return int(np.ceil(n / per_epoch))
 
-    if not sparse:
+    if not sparse or penalty is None:
         phases = (Phase("train", epochs(steps.warm + steps.sparsify), steps.peak, 1e-5),
                   Phase("sparsify", 0), Phase("refit", 0))  # fmt: skip
-        return Schedule(phases, (0.0,), batch_size=size, penalty=parse_penalty(penalty), threshold=0.0,
-                        n_passes=n_passes)  # fmt: skip
+        return Schedule(phases, (0.0,), threshold=0.0, **common)
     phases = (
         Phase("warm up", epochs(steps.warm), steps.peak, steps.peak / 3),
         Phase("sparsify", epochs(steps.sparsify), steps.peak, 1e-4),
         Phase("refit", epochs(steps.refit), 3e-3, 1e-5),
     )
-    return Schedule(phases, strengths, batch_size=size, penalty=parse_penalty(penalty), n_passes=n_passes)
+    return Schedule(phases, strengths, **common)
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed that scikit-learn's ``random_state`` stands for."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))

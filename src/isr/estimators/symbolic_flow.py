@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
-from sklearn.base import BaseEstimator, DensityMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.base import DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from isr.data.tables import Columns, read_table
-from isr.estimators.flow_fit import FlowFit, fit_flow
-from isr.estimators.fronts import front_frame
-from isr.estimators.settings import make_schedule
-from isr.estimators.status import status_of, warn_unless_ok
-from isr.expressions import Expressions, extract
+from isr.data.tables import read_table
+from isr.estimators.flow_model import FlowModel
+from isr.estimators.rows import Pairs
+from isr.estimators.settings import seed_of
 from isr.model.affine import bounded
-from isr.model.build import Architecture
-from isr.model.primitives import PAPER_LIBRARY
-from isr.pruning.front import choose
-from isr.storage import Bundle, save
-from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 CLAMP = 5.0
-STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
 
 
-class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
+class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
     """Learns ``f(x) = z`` with z standard normal: a density whose equations run both ways.
 
     Args:
@@ -46,7 +33,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
         charts: Closed-form charts to apply first, such as ``("polar",)``; ``"auto"`` lets the fit choose among none,
             polar coordinates and a split of two modes.
         n_restarts: Random starts trained side by side.
-        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object.
+        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight.
         effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
         batch_size: Rows a step.
         bounds: Box that x lies in: mapping or list of ``(low, high)``, None for an open end.
@@ -84,7 +71,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
         mixing: str = "permutation",
         charts: Sequence[str] | str = (),
         n_restarts: int = 8,
-        penalty: str | AbstractPenalty = "l0.5",
+        penalty: str | AbstractPenalty | None = "l0.5",
         effort: Any = "normal",
         batch_size: int = 64,
         bounds: Any = None,
@@ -118,96 +105,10 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
         values = validate_data(self, X, dtype=np.float64, ensure_min_samples=4)
         names = getattr(self, "feature_names_in_", None)
         table = read_table(values, names=None if names is None else list(names), bounds=self.bounds, what="x")
-        self.columns_: Columns = table.columns
+        self.columns_ = table.columns
         box = None if table.bounds is None else bounded(table.bounds.low, table.bounds.high)
-        n_train = max(1, round(0.8 * len(values)))
-        schedule = make_schedule(
-            self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS, penalty=self.penalty,
-            sparse=self.subnet == "eql",
-        )  # fmt: skip
-        self.seed_ = _seed(self.random_state)
-        monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
-        with monitor.watching():
-            self.fit_: FlowFit = fit_flow(
-                table.values,
-                bounds=box,
-                architectures=self._architectures(table.n_columns),
-                schedule=schedule,
-                n_restarts=self.n_restarts,
-                rule=self.selection,
-                snapping=self.snap,
-                seed=self.seed_,
-                monitor=monitor,
-                path=None if self.checkpoint is None else Path(self.checkpoint),
-            )
-        self.history_ = self.fit_.population.history
-        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
-        self._use(self.fit_.chosen)
-        warn_unless_ok(self.status_)
+        self._fit(Pairs(table.values, box), clamp=CLAMP, shape={"skip": True})
         return self
-
-    def _architectures(self, dim: int) -> list[Architecture]:
-        shape = Architecture(
-            n_blocks=self.n_blocks, n_layers=self.n_layers, subnet=self.subnet, skip=True, mixing=self.mixing,
-            library=dict(PAPER_LIBRARY) if self.primitives is None else self.primitives, clamp=CLAMP,
-        )  # fmt: skip
-        if self.charts == "auto":
-            offered = [(), ("polar",), ("split",)] if dim == 2 else [(), ("split",)] if dim > 1 else [()]
-            return [replace(shape, charts=charts) for charts in offered]
-        return [replace(shape, charts=tuple(self.charts))]
-
-    def _use(self, index: int) -> None:
-        self.chosen_ = index
-        self.flow_ = self.fit_.front[index].model
-        self.expressions_: Expressions = self._expressions(self.flow_)
-
-    def _expressions(self, flow: Any) -> Expressions:
-        return extract(flow, x_names=self.columns_.names, units=self._units())
-
-    def _units(self) -> dict[str, str]:
-        return {n: u for n, u in zip(self.columns_.names, self.columns_.units, strict=True) if u}
-
-    def choose(self, *, complexity: int | None = None, rule: str | None = None) -> SymbolicFlow:
-        """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
-        check_is_fitted(self, "fit_")
-        index = choose(
-            self.fit_.front, rule or self.selection, n_rows=self.fit_.n_train, complexity=complexity
-        )  # fmt: skip
-        self._use(index)
-        return self
-
-    @property
-    def front_(self) -> pd.DataFrame:
-        """Accuracy against complexity: one row a model, the chosen one marked."""
-        check_is_fitted(self, "fit_")
-        return front_frame(self.fit_.front, self.chosen_, lambda flow: self._expressions(flow).text())
-
-    @property
-    def errors_(self) -> np.ndarray:
-        """Standard errors of the constants of the model that the rule chose, NaN where snapped or not fitted."""
-        check_is_fitted(self, "fit_")
-        return self.fit_.errors
-
-    def to_bundle(self) -> Bundle:
-        """Return what a file of this model holds: the flow, names, units and where it comes from."""
-        check_is_fitted(self, "flow_")
-        front = self.front_.drop(columns="equations").to_dict("list")
-        return Bundle(
-            model=self.flow_,
-            x_names=self.columns_.names,
-            units=self._units(),
-            kind=type(self).__name__,
-            metadata={
-                "front": front,
-                "status": str(self.status_),
-                "seed": self.seed_,
-                "charts": self.fit_.charts,
-            },
-        )
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to a file; `isr.load` reads it without any training code."""
-        save(self, path)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log-density (nats) of each row."""
@@ -220,7 +121,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
     def sample(self, n_samples: int = 1, random_state: int | None = 0) -> np.ndarray:
         """Return rows drawn from the learned density."""
         check_is_fitted(self, "flow_")
-        return self.flow_.sample(jax.random.key(_seed(random_state)), int(n_samples))
+        return self.flow_.sample(jax.random.key(seed_of(random_state)), int(n_samples))
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the latents z of rows."""
@@ -246,9 +147,3 @@ class SymbolicFlow(TransformerMixin, DensityMixin, BaseEstimator):
         tags.non_deterministic = False
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _seed(random_state: Any) -> int:
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))

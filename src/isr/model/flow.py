@@ -97,10 +97,14 @@ class Flow(eqx.Module):
 
     def joint_log_prob_one(self, padded: Vector, y: Vector | None) -> Scalar:
         """Return the log-density of one x with its padding appended."""
-        latent, log_det = self.bijection.forward_and_log_det(padded, self._condition(y))
+        latent, log_det = self.latent_one(padded, y)
         mean, scale = self._base(y, latent.dtype)
         standard = (latent - mean) / scale
         return log_det - jnp.sum(0.5 * standard**2 + jnp.log(scale) + LOG_SQRT_2PI)
+
+    def latent_one(self, padded: Vector, y: Vector | None = None) -> Mapped:
+        """Return latent and log-determinant for one x with its padding appended."""
+        return self.bijection.forward_and_log_det(padded, self._condition(y))
 
     def draw_one(self, noise: Vector, y: Vector | None = None) -> Vector:
         """Return the x that standard-normal ``noise`` of the latent's width stands for."""
@@ -141,6 +145,10 @@ class Flow(eqx.Module):
             raise ValueError(f"the number of samples must not be negative, got n={n}")
         with jax.enable_x64(True):
             noise = np.asarray(jax.random.normal(key, (n, self.bijection.dim), jnp.float64))
+        return self.draw(noise, y)
+
+    def draw(self, noise: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+        """Return the rows of x that rows of standard-normal ``noise`` of the latent's width stand for."""
         return self._rows("draw_one", noise, self.bijection.dim, y, y_enters=self.condition_dim > 0)
 
     def _rows(self, method: str, rows: np.ndarray, width: int, y: np.ndarray | None, *, y_enters: bool):

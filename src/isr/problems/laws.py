@@ -3,6 +3,8 @@
 A law is written as couplings act: ``z_i = u_i exp(s_i(u)) + t_i(u)``, variable after variable, where ``s_i`` and
 ``t_i`` look only at variables earlier in ``order``; with mixing, ``x = M u``. From that follow the sampler, the exact
 density, the entropy (nats) and the true latents as equations. A latent is known up to sign and order.
+
+The constants are such that 10⁴ rows determine each of them well within the tolerance of the comparison.
 """
 
 from collections.abc import Sequence
@@ -139,7 +141,7 @@ class Law:
 
 def _laws() -> dict[str, Law]:
     x0, x1, x2, x3 = _X
-    half, log = sp.Rational(1, 2), sp.log
+    log = sp.log
     zero = sp.Integer(0)
     tilt = float(np.cos(np.pi / 6)), float(np.sin(np.pi / 6))
     rotation = ((tilt[0], -tilt[1]), (tilt[1], tilt[0]))
@@ -153,12 +155,12 @@ def _laws() -> dict[str, Law]:
         Law("sigmoid_shift", (-log(2), log(4)), (zero, -12 * logistic), (0, 1), ("sigmoid",)),
         Law(
             "decay_with_drift",
-            (log(2), log(5)),
-            (sp.Integer(-2), -10 * sp.exp(-3 * x0 / 2) - 5 * x0 / 2),
+            (log(sp.Rational(3, 2)), log(5)),
+            (-sp.Rational(3, 2), -20 * sp.exp(-3 * x0 / 2) - 10 * x0),
             (0, 1),
             ("exp",),
         ),
-        Law("uneven_parabola", (zero, -x0 / 2), (zero, half - x0**2 / 2), (0, 1), ("square",)),
+        Law("uneven_parabola", (zero, log(4) - x0 / 2), (zero, 2 - 2 * x0**2), (0, 1), ("square",)),
         Law("product_shear", (log(2), zero, zero), (-2 * x1 * x2, zero, zero), (1, 2, 0), ("product",)),
         Law(
             "rosenbrock_pairs",

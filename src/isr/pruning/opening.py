@@ -76,7 +76,7 @@ def _without_variable(scale: Standardise, variable: int) -> Standardise:
 def _fold_into(step: AbstractBijection, scale: Standardise) -> list[AbstractBijection]:
     shift, width = jnp.asarray(scale.shift), jnp.asarray(scale.scale)
     if isinstance(step, Linear):
-        return [Shift(shift), Linear(step.matrix / width)]
+        return [Shift(shift), Linear(step.matrix / width[None, :])]
     if isinstance(step, Permutation):
         return [scale, step]
     if isinstance(step, Polar) and np.ptp(np.array(scale.scale)[list(step.pair)]) == 0:

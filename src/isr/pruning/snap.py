@@ -13,6 +13,8 @@ from isr.pruning.refit import Fit
 BUDGET_NATS = 1.92
 # A value known no better than this says nothing about its neighbours: it is left as it is.
 LARGEST_RELATIVE_ERROR = 0.1
+# Numerator plus twice the denominator of the least simple fraction: beyond, some fraction is always near.
+LARGEST_COST = 14
 _SPECIAL = {
     "ln 2": np.log(2),
     "pi": np.pi,
@@ -43,16 +45,17 @@ def simple_values(value: float, error: float) -> list[tuple[str, float]]:
     """Return simple values within two standard errors of ``value``, the simplest first."""
     reach = max(2 * error, 1e-9 * abs(value))  # without noise the error is rounding alone
     found: list[tuple[int, str, float]] = []
-    for denominator in (1, 2, 3, 4, 5, 6, 8, 10):
+    for denominator in range(1, 6):
         numerator = round(value * denominator)
         fraction = Fraction(numerator, denominator)
-        simple = fraction.denominator == denominator and 0 < abs(numerator) <= 20
+        cost = abs(numerator) + 2 * denominator
+        simple = fraction.denominator == denominator and numerator and cost <= LARGEST_COST
         if simple and abs(float(fraction) - value) <= reach:
-            found.append((abs(numerator) + 2 * denominator, str(fraction), float(fraction)))
+            found.append((cost, str(fraction), float(fraction)))
     for label, special in _SPECIAL.items():
         for sign, name in ((1, label), (-1, f"-{label}")):
             if abs(sign * special - value) <= reach:
-                found.append((12, name, sign * special))
+                found.append((LARGEST_COST, name, sign * special))
     return [(label, number) for _, label, number in sorted(found)]
 
 

@@ -38,6 +38,11 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines() if line]
 
 
+def latest(rows: list[dict[str, Any]], *fields: str) -> list[dict[str, Any]]:
+    """Return the last row of every combination of ``fields``: a case that was run again counts once."""
+    return list({tuple(row[f] for f in fields): row for row in rows}.values())
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()

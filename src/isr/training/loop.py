@@ -82,16 +82,17 @@ def make_epoch(
     *,
     n_rows: int,
     batch_size: int,
-    n_passes: int = 1,
+    n_steps: int,
 ) -> Callable[..., tuple[State, Float[Array, " members"]]]:
     """Return the compiled function that takes a state through one epoch and gives the mean loss a member.
 
-    The function's arguments are ``state, data, rates, strengths, masks, penalised, key``: ``masks`` is 1 where a
-    weight is in use, ``penalised`` is 1 where the penalty counts it. An epoch is ``n_passes`` over the data, each
-    in a new order.
+    The function's arguments are ``state, data, rates, strengths, masks, penalised, key, order_key, part``: ``masks``
+    is 1 where a weight is in use, ``penalised`` is 1 where the penalty counts it. An epoch of ``n_steps`` is several
+    passes over few data, each in a new order, or part number ``part`` of a pass over many, in the order that
+    ``order_key`` gives.
     """
     n_steps_pass = max(1, n_rows // batch_size)
-    n_steps_epoch = n_steps_pass * n_passes
+    n_passes = max(1, n_steps // n_steps_pass)
 
     def loss_of(raw, strength, mask, penalised, batch, key):
         n = mask.shape[0]
@@ -113,11 +114,12 @@ def make_epoch(
         return keep(new_raw, raw), moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
 
     @jax.jit
-    def epoch(state: State, data: Data, rates, strengths, masks, penalised, key):
-        k_order, k_steps = jax.random.split(key)
+    def epoch(state: State, data: Data, rates, strengths, masks, penalised, key, order_key, part):
         size = min(batch_size, n_rows)
         shuffle = jax.vmap(lambda k: jax.random.permutation(k, n_rows)[: n_steps_pass * size])
-        order = shuffle(jax.random.split(k_order, n_passes)).reshape(n_steps_epoch, size)
+        order = shuffle(jax.random.split(order_key, n_passes)).ravel()
+        order = jax.lax.dynamic_slice(order, (part * n_steps * size,), (n_steps * size,))
+        order = order.reshape(n_steps, size)
 
         def step(carry, inputs):
             raw, moments, skipped = carry
@@ -131,7 +133,7 @@ def make_epoch(
             return (raw, moments, skipped), fit
 
         carry = (state.weights, state.optimiser, state.skipped)
-        keys = jax.random.split(k_steps, n_steps_epoch)
+        keys = jax.random.split(key, n_steps)
         (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, rates, keys))
         return State(raw, moments, skipped), jnp.mean(fits, axis=0)
 

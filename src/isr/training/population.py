@@ -35,7 +35,9 @@ class Schedule:
         threshold: Weights below this size are cut after sparsifying.
         batch_size: Rows a step.
         penalty: What is penalised how.
-        n_passes: Passes over the data that count as one epoch; more than one where the data are few.
+        least_steps: Steps of an epoch at least, by several passes over the data where they are few.
+        most_steps: Steps of an epoch at most, by a part of a pass where they are many: a run can be stopped, saved
+            and judged after every epoch.
     """
 
     phases: tuple[Phase, Phase, Phase] = (
@@ -47,12 +49,18 @@ class Schedule:
     threshold: float = 0.01
     batch_size: int = 64
     penalty: AbstractPenalty = field(default_factory=SmoothHalfNorm)
-    n_passes: int = 1
+    least_steps: int = 1
+    most_steps: int = 2000
+
+    def steps_of_epoch(self, n_rows: int) -> int:
+        """Return how many steps an epoch over so many rows takes."""
+        one_pass = max(1, n_rows // self.batch_size)
+        n_passes = -(-self.least_steps // one_pass)
+        return n_passes * one_pass if one_pass <= self.most_steps else self.most_steps
 
     def n_steps(self, n_rows: int) -> int:
         """Return how many steps the longest phase takes over so many rows; skipped steps are counted by phase."""
-        epoch = max(1, n_rows // self.batch_size) * self.n_passes
-        return epoch * max(phase.n_epochs for phase in self.phases)
+        return self.steps_of_epoch(n_rows) * max(phase.n_epochs for phase in self.phases)
 
 
 @dataclass(frozen=True)
@@ -127,18 +135,19 @@ class _Run:
         self.data = _on_device(data)
         self.held_out = _on_device(held_out)
         self.n_rows = next(iter(data.values())).shape[-1]
+        self.n_steps = schedule.steps_of_epoch(self.n_rows)
         self.n = weights.shape[1]
         self.n_gates = schedule.penalty.n_gates * self.n
         self.penalised = jnp.asarray(np.ones(self.n) if penalised is None else penalised, jnp.float32)
         self.evaluate = make_evaluate(objective, schedule.penalty)
         self.epoch = make_epoch(
             objective, schedule.penalty,
-            n_rows=self.n_rows, batch_size=schedule.batch_size, n_passes=schedule.n_passes,
+            n_rows=self.n_rows, batch_size=schedule.batch_size, n_steps=self.n_steps,
         )  # fmt: skip
         self.history = History()
         self.mark = checkpoint.fingerprint(
-            schedule.phases, schedule.strengths, schedule.threshold, schedule.batch_size,
-            schedule.n_passes, repr(schedule.penalty), np.asarray(jax.random.key_data(key)), np.asarray(weights),
+            schedule.phases, schedule.strengths, schedule.threshold, schedule.batch_size, schedule.least_steps,
+            schedule.most_steps, repr(schedule.penalty), np.asarray(jax.random.key_data(key)), np.asarray(weights),
             *data.values(),
         )  # fmt: skip
         self.written = time.monotonic()
@@ -153,10 +162,6 @@ class _Run:
         )
         if path is not None and path.exists():
             self._resume(path)
-
-    @property
-    def _n_steps_epoch(self) -> int:
-        return max(1, self.n_rows // self.schedule.batch_size) * self.schedule.n_passes
 
     def _resume(self, path: Path) -> None:
         def template(members: int) -> State:
@@ -176,12 +181,15 @@ class _Run:
         phase = self.schedule.phases[index]
         if done >= phase.n_epochs:
             return
-        all_rates = rates(phase, self._n_steps_epoch * phase.n_epochs).reshape(phase.n_epochs, -1)
+        all_rates = rates(phase, self.n_steps * phase.n_epochs).reshape(phase.n_epochs, -1)
+        n_parts = max(1, self.n_rows // self.schedule.batch_size // self.n_steps)
         self.monitor.begin(phase.name, phase.n_epochs)
         for number in range(done, phase.n_epochs):
             if self.monitor.should_stop():
                 break
-            key = jax.random.fold_in(jax.random.fold_in(self.key, index), number)
+            phase_key = jax.random.fold_in(self.key, index)
+            key, _ = jax.random.split(jax.random.fold_in(phase_key, number))
+            _, order_key = jax.random.split(jax.random.fold_in(phase_key, number // n_parts))
             state, loss = self.epoch(
                 state,
                 self.data,
@@ -190,6 +198,8 @@ class _Run:
                 jnp.asarray(masks),
                 self.penalised,
                 key,
+                order_key,
+                number % n_parts,
             )
             held = np.asarray(self._held_out(state.weights, masks))
             self.history.add(phase.name, np.asarray(loss), held)

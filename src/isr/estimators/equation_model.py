@@ -1,0 +1,83 @@
+"""What every estimator that learns equations offers once it is fitted: a front, a choice from it, errors, a file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from isr.pruning.front import Point, choose
+from isr.storage import Bundle, save
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+
+class EquationModel(BaseEstimator):
+    """Base of the estimators; a subclass sets ``fit_`` (with front, chosen, errors) and calls `_use`."""
+
+    fit_: Any
+    selection: str
+
+    @abstractmethod
+    def _use(self, index: int) -> None:
+        """Make point ``index`` of the front the model that is used."""
+
+    @abstractmethod
+    def _equations(self, model: Any) -> str:
+        """Return a model's equations as text, for the front."""
+
+    @abstractmethod
+    def to_bundle(self) -> Bundle:
+        """Return what a file of this model holds."""
+
+    def choose(self, *, complexity: int | None = None, rule: str | None = None) -> Self:
+        """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
+        check_is_fitted(self, "fit_")
+        self._use(
+            choose(self.fit_.front, rule or self.selection, n_rows=self.fit_.n_train, complexity=complexity)
+        )
+        return self
+
+    @property
+    def front_(self) -> pd.DataFrame:
+        """Accuracy against complexity: one row a model, the chosen one marked."""
+        return self._front(equations=True)
+
+    def _front(self, *, equations: bool) -> pd.DataFrame:
+        import pandas as pd
+
+        check_is_fitted(self, "fit_")
+        points: list[Point] = self.fit_.front
+        columns = {
+            "complexity": [p.complexity for p in points],
+            "nll": [p.held_out_nats for p in points],
+            "nll_train": [p.train_nats for p in points],
+            "n_parameters": [p.n_constants for p in points],
+            "chosen": [i == self.chosen_ for i in range(len(points))],
+        }
+        if equations:
+            columns["equations"] = [self._equations(p.model) for p in points]
+        return pd.DataFrame(columns)
+
+    @property
+    def errors_(self) -> np.ndarray:
+        """Standard errors of the constants of the model that the rule chose, NaN where snapped or not fitted."""
+        check_is_fitted(self, "fit_")
+        return self.fit_.errors
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file; `isr.load` reads it without any training code."""
+        save(self, path)
+
+    def _metadata(self, **more: Any) -> dict[str, Any]:
+        front = self._front(equations=False).to_dict("list")
+        return {"front": front, "status": str(self.status_), "seed": self.seed_, **more}
+
+    chosen_: int
+    status_: Any
+    seed_: int

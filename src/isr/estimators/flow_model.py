@@ -1,0 +1,119 @@
+"""What the estimators made of one flow share: from parameters to a fit, and from a fit to equations and a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from isr.data.tables import Columns
+from isr.estimators.equation_model import EquationModel
+from isr.estimators.flow_fit import FlowFit, Settings, fit_flow
+from isr.estimators.rows import Pairs
+from isr.estimators.settings import make_schedule, seed_of
+from isr.estimators.status import status_of, warn_unless_ok
+from isr.expressions import Expressions, extract
+from isr.model.build import Architecture
+from isr.model.flow import Flow
+from isr.model.primitives import PAPER_LIBRARY
+from isr.storage import Bundle
+from isr.training.monitor import Monitor
+from isr.training.penalties import AbstractPenalty
+
+STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
+
+
+class FlowModel(EquationModel):
+    """Base of `SymbolicFlow`, `ISR` and `ConditionalISR`: one flow and its equations."""
+
+    n_blocks: int
+    n_layers: int
+    primitives: Mapping[str, int] | Sequence[str] | None
+    subnet: str
+    mixing: str
+    charts: Sequence[str] | str
+    n_restarts: int
+    penalty: str | AbstractPenalty | None
+    effort: Any
+    batch_size: int
+    snap: bool
+    max_time: float | None
+    checkpoint: str | Path | None
+    random_state: Any
+    verbose: bool | None
+    columns_: Columns
+
+    fit_: FlowFit
+    flow_: Flow
+    expressions_: Expressions
+
+    def _fit(
+        self, pairs: Pairs, *, clamp: float, shape: Mapping[str, Any] | None = None, **more: Any
+    ) -> None:
+        """Fit to checked rows; ``shape`` adds to the architecture and ``more`` to the settings of the fit."""
+        n_train = max(1, round(0.8 * len(pairs.x)))
+        schedule = make_schedule(
+            self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS, penalty=self.penalty,
+            sparse=self.subnet == "eql",
+        )  # fmt: skip
+        self.seed_ = seed_of(self.random_state)
+        settings = Settings(
+            architectures=self._architectures(pairs.x.shape[1], clamp, shape or {}),
+            schedule=schedule,
+            n_restarts=self.n_restarts,
+            rule=self.selection,
+            snapping=self.snap,
+            sparse=self.penalty is not None,
+            seed=self.seed_,
+            path=None if self.checkpoint is None else Path(self.checkpoint),
+            **more,
+        )
+        monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
+        with monitor.watching():
+            self.fit_ = fit_flow(pairs, settings, monitor)
+        self.history_ = self.fit_.population.history
+        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
+        self._use(self.fit_.chosen)
+        warn_unless_ok(self.status_)
+
+    def _architectures(self, dim: int, clamp: float, more: Mapping[str, Any]) -> tuple[Architecture, ...]:
+        shape = Architecture(
+            n_blocks=self.n_blocks, n_layers=self.n_layers, subnet=self.subnet, mixing=self.mixing,
+            library=dict(PAPER_LIBRARY) if self.primitives is None else self.primitives, clamp=clamp, **more,
+        )  # fmt: skip
+        if self.charts == "auto":
+            offered = [(), ("polar",), ("split",)] if dim == 2 else [(), ("split",)] if dim > 1 else [()]
+            return tuple(replace(shape, charts=charts) for charts in offered)
+        return (replace(shape, charts=tuple(self.charts)),)
+
+    def _use(self, index: int) -> None:
+        self.chosen_ = index
+        self.flow_ = self.fit_.front[index].model
+        self.expressions_ = self._extract(self.flow_)
+
+    def _equations(self, model: Flow) -> str:
+        return self._extract(model).text()
+
+    def _extract(self, flow: Flow) -> Expressions:
+        return extract(flow, x_names=self.columns_.names, y_names=self._y_names(), units=self._units())
+
+    def _y_names(self) -> tuple[str, ...] | None:
+        return None
+
+    def _units(self) -> dict[str, str]:
+        return {n: u for n, u in zip(self.columns_.names, self.columns_.units, strict=True) if u}
+
+    def to_bundle(self) -> Bundle:
+        """Return what a file of this model holds: the flow, names, units and where it comes from."""
+        check_is_fitted(self, "flow_")
+        return Bundle(
+            model=self.flow_,
+            x_names=self.columns_.names,
+            y_names=self._y_names() or (),
+            units=self._units(),
+            kind=type(self).__name__,
+            metadata=self._metadata(charts=self.fit_.charts),
+        )

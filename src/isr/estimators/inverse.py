@@ -1,0 +1,295 @@
+"""ISR and ConditionalISR: the posterior of x given y as equations, learned from pairs or from a simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from isr.data.tables import Columns, Table, check_paired, read_row, read_table
+from isr.estimators.flow_model import FlowModel
+from isr.estimators.noise import observation_noise
+from isr.estimators.rows import Pairs
+from isr.estimators.settings import seed_of
+from isr.inference.outliers import TrainingRecord
+from isr.inference.posterior import Posterior
+from isr.inference.simulation import Simulations, simulate
+from isr.model.affine import bounded
+from isr.storage import Bundle
+from isr.training.penalties import AbstractPenalty
+
+CLAMP = 2.0
+
+
+class InverseModel(FlowModel):
+    """Base of `ISR` and `ConditionalISR`, which differ in how y enters.
+
+    Args:
+        n_blocks: Coupling blocks.
+        n_layers: Hidden layers of a subnetwork.
+        primitives: Library of functions with multiplicities; the paper's when None.
+        subnet: ``"eql"`` for equations, ``"mlp"`` for the baselines INN and cINN.
+        mixing: Between blocks: a fixed ``"permutation"``, a learned ``"linear"`` map, or ``"none"``.
+        charts: Closed-form charts of x to apply first, such as ``("split",)``.
+        n_features: Features of the network that condenses y before the blocks read it (conditional form only);
+            0 lets them read y itself.
+        noise: Standard deviation of the observation noise to add to y: a number, one a column, or a mapping by
+            name. 0 where y has its noise already. ``"auto"`` adds 1 % of each column's spread, because without any
+            noise a posterior has no density.
+        bounds: Box of the prior: mapping or list of ``(low, high)``, None for an open end. Never left by a sample.
+        units: Unit of a variable, by name.
+        loss: ``"likelihood"``, or ``"l2+mmd"`` in both directions.
+        backward: Weight of the term that keeps samples drawn backwards where data lie.
+        n_restarts: Random starts trained side by side.
+        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight, for accuracy alone.
+        effort: ``"quick"``, ``"normal"``, ``"thorough"`` or an `Effort`.
+        batch_size: Rows a step.
+        selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
+        snap: Whether constants are set to simple values where the data cannot tell the difference.
+        max_time: Seconds after which the best so far is kept.
+        checkpoint: File to write progress to and to resume from.
+        random_state: Seed.
+        verbose: Progress on (True), off (False) or on a terminal only (None).
+
+    Attributes:
+        flow_: The model.
+        expressions_: Its equations.
+        front_: Accuracy against complexity, a pandas frame.
+        errors_: Standard errors of the constants.
+        history_: Training curves.
+        status_: How the fit ended.
+        noise_: Observation noise that was added to y, a number a column.
+        simulations_: What `fit_simulator` drew, failures included.
+    """
+
+    _joint: bool
+
+    def __init__(
+        self,
+        n_blocks: int = 2,
+        n_layers: int = 2,
+        *,
+        primitives: Mapping[str, int] | Sequence[str] | None = None,
+        subnet: str = "eql",
+        mixing: str = "linear",
+        charts: Sequence[str] | str = (),
+        n_features: int = 0,
+        noise: Any = "auto",
+        bounds: Any = None,
+        units: Mapping[str, str] | None = None,
+        loss: str = "likelihood",
+        backward: float = 1.0,
+        n_restarts: int = 4,
+        penalty: str | AbstractPenalty | None = "l0.5",
+        effort: Any = "normal",
+        batch_size: int = 100,
+        selection: str = "bic",
+        snap: bool = True,
+        max_time: float | None = None,
+        checkpoint: str | Path | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_blocks = n_blocks
+        self.n_layers = n_layers
+        self.primitives = primitives
+        self.subnet = subnet
+        self.mixing = mixing
+        self.charts = charts
+        self.n_features = n_features
+        self.noise = noise
+        self.bounds = bounds
+        self.units = units
+        self.loss = loss
+        self.backward = backward
+        self.n_restarts = n_restarts
+        self.penalty = penalty
+        self.effort = effort
+        self.batch_size = batch_size
+        self.selection = selection
+        self.snap = snap
+        self.max_time = max_time
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, x: Any, y: Any) -> Self:
+        """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""
+        return self._fit_rows(x, y, bounds=self.bounds)
+
+    def _fit_rows(self, x: Any, y: Any, *, bounds: Any) -> Self:
+        x_table = read_table(x, bounds=bounds, what="x", min_rows=10)
+        y_table = read_table(y, what="y")
+        check_paired(x_table, y_table)
+        x_table, y_table = _with_units(x_table, y_table, dict(self.units or {}))
+        if self._joint and y_table.n_columns > max(2, x_table.n_columns):
+            raise ValueError(
+                f"ISR maps x to [y, z], so y may not have more columns ({y_table.n_columns}) than x "
+                f"({x_table.n_columns}); use ConditionalISR, which has no such limit"
+            )
+        self.columns_, self.y_columns_ = x_table.columns, y_table.columns
+        self.noise_ = observation_noise(self.noise, y_table)
+        self.training_ = TrainingRecord.of(y_table.values)
+        box = None if x_table.bounds is None else bounded(x_table.bounds.low, x_table.bounds.high)
+        self._fit(
+            Pairs(x_table.values, box, y_table.values, self.noise_), clamp=CLAMP, shape=self._shape(),
+            joint=self._joint, loss=self.loss, backward=float(self.backward),
+        )  # fmt: skip
+        return self
+
+    def fit_simulator(
+        self,
+        prior: Any,
+        simulator: Callable[[np.ndarray], np.ndarray],
+        n: int,
+        *,
+        n_jobs: int = 1,
+        folder: str | Path | None = None,
+    ) -> Self:
+        """Draw n rows from the prior, simulate y for each and learn from the pairs.
+
+        Args:
+            prior: Mapping from name to ``(low, high)`` for a uniform variable or to a frozen SciPy distribution; or an
+                object with ``sample(n, random_state)``.
+            simulator: Takes rows of x and returns rows of y, without observation noise (see ``noise``).
+            n: Number of rows.
+            n_jobs: Processes that simulate, through joblib; its backends reach a cluster.
+            folder: Where what was simulated is kept, and found again when the fit is repeated.
+        """
+        self.simulations_: Simulations = simulate(
+            prior, simulator, n, random_state=seed_of(self.random_state), n_jobs=n_jobs, folder=folder
+        )
+        self.prior_, self.simulator_ = self.simulations_.prior, simulator
+        return self._fit_rows(
+            self.simulations_.x_frame(),
+            self.simulations_.y,
+            bounds=self.prior_.bounds if self.bounds is None else self.bounds,
+        )
+
+    def _shape(self) -> dict[str, Any]:
+        if self.n_features and self._joint:
+            raise ValueError(
+                "n_features belongs to ConditionalISR: ISR gives y as an output and does not read it"
+            )
+        return {"n_features": self.n_features}
+
+    def posterior(self, y_star: Any) -> Posterior:
+        """Return the posterior given one observation, or several of the same x (rows)."""
+        check_is_fitted(self, "flow_")
+        return Posterior(
+            self.flow_,
+            self._observations(y_star),
+            x_names=self.columns_.names,
+            y_names=self.y_columns_.names,
+            units=self._units(),
+            prior=getattr(self, "prior_", None),
+            simulator=getattr(self, "simulator_", None),
+            training=self.training_,
+        )
+
+    def _observations(self, y_star: Any) -> np.ndarray:
+        several = np.ndim(y_star) == 2 and len(y_star) > 1
+        if several:
+            return read_table(y_star, like=self.y_columns_, what="y_star").values
+        return read_row(y_star, like=self.y_columns_, what="y_star")
+
+    def sample(self, y: Any, n_samples: int = 1, random_state: int | None = 0) -> np.ndarray:
+        """Return ``n_samples`` rows of x for every row of y: an array (rows of y, samples, variables)."""
+        check_is_fitted(self, "flow_")
+        rows = read_table(np.atleast_2d(np.asarray(y)), like=self.y_columns_, what="y").values
+        repeated = np.repeat(rows, n_samples, axis=0)
+        drawn = self.flow_.sample(jax.random.key(seed_of(random_state)), len(repeated), repeated)
+        return drawn.reshape(len(rows), n_samples, -1)
+
+    def log_prob(self, x: Any, y: Any) -> np.ndarray:
+        """Return the log-density (nats) of each row of x given the row of y beside it, or one y for all."""
+        check_is_fitted(self, "flow_")
+        x_rows = read_table(x, like=_unbounded(self.columns_), what="x").values
+        return self.flow_.log_prob(x_rows, read_table(y, like=self.y_columns_, what="y").values)
+
+    def score(self, x: Any, y: Any) -> float:
+        """Return the mean log-density (nats) of rows of x given the rows of y beside them."""
+        return float(np.mean(self.log_prob(x, y)))
+
+    def _y_names(self) -> tuple[str, ...]:
+        return self.y_columns_.names
+
+    def _units(self) -> dict[str, str]:
+        columns = (self.columns_, self.y_columns_)
+        return {n: u for c in columns for n, u in zip(c.names, c.units, strict=True) if u}
+
+    def to_bundle(self) -> Bundle:
+        """Return what a file of this model holds: the flow, names, units and where it comes from."""
+        check_is_fitted(self, "flow_")
+        return Bundle(
+            model=self.flow_, x_names=self.columns_.names, y_names=self.y_columns_.names, units=self._units(),
+            kind=type(self).__name__,
+            metadata=self._metadata(
+                charts=self.fit_.charts, noise=self.noise_, training=self.training_.to_dict()
+            ),
+        )  # fmt: skip
+
+
+class ISR(InverseModel):
+    """Learns ``f(x) = [y, z]``: a closed-form surrogate of the simulator that runs backwards.
+
+    y is an output, with normal noise that must be small against its spread (use `ConditionalISR` otherwise); z is
+    what y leaves open, standard normal. `predict` is the surrogate, `posterior` its inverse. With ``subnet="mlp"``
+    this is the INN. Parameters and attributes: see `InverseModel`.
+
+    Example:
+        >>> import numpy as np
+        >>> from isr.estimators.settings import Effort
+        >>> x = np.random.default_rng(0).normal(size=(200, 2))
+        >>> model = ISR(n_blocks=1, n_layers=1, n_restarts=1, effort=Effort(20, 20, 5), random_state=0)
+        >>> model.fit(x, x[:, 0] - x[:, 1]).predict(x).shape
+        (200, 1)
+    """
+
+    _joint = True
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Return the surrogate's y for rows of x."""
+        check_is_fitted(self, "flow_")
+        rows = read_table(x, like=_unbounded(self.columns_), what="x").values
+        return self.flow_.forward(rows)[0][:, : self.flow_.n_observed]
+
+
+class ConditionalISR(InverseModel):
+    """Learns ``f(x; y) = z``: the posterior of x given y as equations in x and y.
+
+    y is read by the subnetworks and z is standard normal. With ``subnet="mlp"`` this is the cINN. Parameters and
+    attributes: see `InverseModel`.
+
+    Example:
+        >>> import numpy as np
+        >>> from isr.estimators.settings import Effort
+        >>> x = np.random.default_rng(0).normal(size=(200, 2))
+        >>> model = ConditionalISR(n_blocks=1, n_layers=1, n_restarts=1, effort=Effort(20, 20, 5), random_state=0)
+        >>> model.fit(x, x[:, 0] - x[:, 1]).posterior([0.3]).sample(5).shape
+        (5, 2)
+    """
+
+    _joint = False
+
+
+def _with_units(x: Table, y: Table, units: dict[str, str]) -> tuple[Table, Table]:
+    unknown = sorted(set(units) - {*x.names, *y.names})
+    if unknown:
+        raise ValueError(
+            f"units name {unknown}, which are no columns; the columns are {[*x.names, *y.names]}"
+        )
+
+    def labelled(table: Table) -> Table:
+        given = tuple(units.get(name) for name in table.names)
+        return Table(table.values, Columns(table.names, given, table.bounds))
+
+    return labelled(x), labelled(y)
+
+
+def _unbounded(columns: Columns) -> Columns:
+    return Columns(columns.names, columns.units)

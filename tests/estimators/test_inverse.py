@@ -1,0 +1,160 @@
+"""ISR and ConditionalISR against posteriors known in closed form."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import isr
+from isr.estimators.noise import observation_noise
+from isr.estimators.settings import Effort
+
+N = 4000
+SIGMA = 0.5
+# The joint form takes the noise to be small against the spread of y.
+SMALL = 0.1
+
+
+def _linear_pairs():
+    x = np.random.default_rng(0).normal(size=(N, 2))
+    return x, (x[:, 0] + 2 * x[:, 1])[:, None]
+
+
+def _options(**more):
+    return {
+        "n_blocks": 1, "n_layers": 1, "primitives": {"constant": 1, "id": 2}, "n_restarts": 1, "penalty": None,
+        "effort": Effort(1500, 0, 0), "noise": SIGMA, "random_state": 0, "verbose": False, **more,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def conditional():
+    return isr.ConditionalISR(**_options()).fit(*_linear_pairs())
+
+
+@pytest.fixture(scope="module")
+def joint():
+    return isr.ISR(**_options(noise=SMALL)).fit(*_linear_pairs())
+
+
+def _closed_form(y_star):
+    """Posterior of x ~ N(0, I) given y = x1 + 2 x2 + noise."""
+    a = np.array([1.0, 2.0])
+    covariance = np.linalg.inv(np.eye(2) + np.outer(a, a) / SIGMA**2)
+    return covariance @ a * y_star / SIGMA**2, covariance
+
+
+def test_a_linear_gaussian_posterior_is_the_conjugate_one(conditional):
+    mean, covariance = _closed_form(1.5)
+    drawn = conditional.posterior([1.5]).sample(20_000)
+    assert np.allclose(drawn.mean(axis=0), mean, atol=0.06)
+    assert np.allclose(np.cov(drawn.T), covariance, atol=0.08)
+
+
+def test_the_joint_form_predicts_y_and_inverts_it(joint):
+    x, y = _linear_pairs()
+    assert np.sqrt(np.mean((joint.predict(x) - y) ** 2)) < 0.05
+    drawn = joint.posterior([1.5]).sample(20_000)
+    assert np.std(drawn @ [1.0, 2.0]) == pytest.approx(SMALL, rel=0.1)
+    assert np.mean(drawn @ [1.0, 2.0]) == pytest.approx(1.5, abs=0.1)
+
+
+def test_the_joint_forms_noise_is_what_was_added(joint):
+    assert joint.flow_.noise[0] == pytest.approx(SMALL, rel=0.05)
+
+
+def test_samples_come_one_block_for_every_observation(conditional):
+    drawn = conditional.sample([[0.0], [3.0]], 500)
+    assert drawn.shape == (2, 500, 2)
+    assert np.mean(drawn[1] @ [1.0, 2.0]) > np.mean(drawn[0] @ [1.0, 2.0]) + 2
+
+
+def test_a_saved_model_is_the_same_model(conditional, tmp_path):
+    conditional.save(tmp_path / "m.isr")
+    bundle = isr.load(tmp_path / "m.isr")
+    x, y = _linear_pairs()
+    assert bundle.kind == "ConditionalISR"
+    assert np.array_equal(bundle.log_prob(x[:50], y[:50]), conditional.log_prob(x[:50], y[:50]))
+
+
+def test_the_equations_are_the_model(conditional, joint):
+    for model in (conditional, joint):
+        assert isr.check(model.flow_, model.expressions_).passed
+
+
+def test_a_far_observation_warns(conditional):
+    with pytest.warns(UserWarning, match="y1"):
+        conditional.posterior([40.0])
+
+
+def test_the_mlp_gives_the_baselines():
+    x, y = _linear_pairs()
+    for kind in (isr.ISR, isr.ConditionalISR):
+        model = kind(**_options(subnet="mlp", effort=Effort(100, 0, 0))).fit(x, y)
+        assert model.posterior([0.0]).sample(10).shape == (10, 2)
+
+
+def test_the_l2_and_mmd_loss_learns_the_forward_map():
+    x, y = _linear_pairs()
+    model = isr.ISR(**_options(loss="l2+mmd", effort=Effort(800, 0, 0))).fit(x, y)
+    assert np.corrcoef(model.predict(x)[:, 0], y[:, 0])[0, 1] > 0.98
+
+
+def test_a_simulator_with_a_bounded_prior_never_leaves_its_box():
+    def simulator(x):
+        return np.exp(1j * x[:, :1]) * x[:, 1:]
+
+    model = isr.ConditionalISR(**_options(noise=0.1, effort=Effort(200, 0, 0), units={"angle": "rad"}))
+    model.fit_simulator({"angle": (-1.0, 1.0), "size": (0.5, 2.0)}, simulator, 2000)
+    assert model.y_columns_.names == ("y1_re", "y1_im")
+    assert model.expressions_.units == {"angle": "rad"}
+    drawn = model.posterior([[1.2, 0.3]]).frame(2000)
+    assert list(drawn.columns) == ["angle", "size"]
+    assert drawn["angle"].between(-1, 1).all()
+    assert drawn["size"].between(0.5, 2).all()
+
+
+def test_frames_keep_their_names():
+    x, y = _linear_pairs()
+    frames = pd.DataFrame(x, columns=["depth", "speed"]), pd.DataFrame({"pressure": y[:, 0]})
+    model = isr.ConditionalISR(**_options(effort=Effort(50, 0, 0))).fit(*frames)
+    text = model.expressions_.text()
+    assert "depth" in text
+    assert "pressure" in text
+    assert model.posterior({"pressure": 0.2}).summary(200).index.tolist() == ["depth", "speed"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": -1.0}, "noise must be finite and not negative"),
+        ({"noise": "loud"}, "noise must be"),
+        ({"noise": {"q": 1.0}}, "no columns of y"),
+        ({"units": {"q": "m"}}, "units name"),
+        ({"loss": "hinge"}, "unknown loss"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    x, y = _linear_pairs()
+    with pytest.raises(ValueError, match=message):
+        isr.ConditionalISR(**_options(**options)).fit(x[:50], y[:50])
+
+
+def test_too_many_observations_for_isr_are_refused():
+    x, _ = _linear_pairs()
+    with pytest.raises(ValueError, match="use ConditionalISR"):
+        isr.ISR(**_options()).fit(x, np.random.default_rng(0).normal(size=(N, 3)))
+    with pytest.raises(ValueError, match="n_features belongs to ConditionalISR"):
+        isr.ISR(**_options(n_features=3)).fit(x, x[:, :1])
+
+
+def test_rows_must_pair():
+    x, y = _linear_pairs()
+    with pytest.raises(ValueError, match="row i of one must belong to row i of the other"):
+        isr.ISR(**_options()).fit(x, y[:-1])
+
+
+def test_auto_noise_is_a_hundredth_of_the_spread():
+    from isr.data.tables import read_table
+
+    _, y = _linear_pairs()
+    assert observation_noise("auto", read_table(y, what="y")) == pytest.approx(0.01 * y.std())

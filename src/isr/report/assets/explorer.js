@@ -3,7 +3,7 @@
 const SLIDERS_SHOWN = 8;
 const VARIABLES_SHOWN = 5;
 // While a control moves, draws should take no longer than this (ms); a slow machine gets fewer until it rests.
-const PATIENCE = 22;
+const PATIENCE = 16;
 
 class Explorer {
   constructor(spec, source) {

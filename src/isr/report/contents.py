@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from isr.expressions.check import CheckResult
 from isr.inference.calibration import Coverage, Tarp, check_calibration, marginal_coverage, sbc_ranks, tarp
+from isr.inference.outliers import TrainingRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,6 +102,7 @@ class ReportData:
         provenance: Where the model comes from, shown as it is.
         scene: ``"kinematics"`` draws the arm of `isr.problems.kinematics`.
         y_star: The observation the explorer starts with.
+        training: What the training observations were like; the explorer warns where an observation is not.
     """
 
     model: Any
@@ -123,3 +125,4 @@ class ReportData:
     provenance: Mapping[str, str] = field(default_factory=dict)
     scene: str | None = None
     y_star: tuple[float, ...] | None = None
+    training: TrainingRecord | None = None

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from isr.expressions import Expressions
+from isr.inference.outliers import TrainingRecord
 from isr.model.affine import Inverted, Standardise
 from isr.model.flow import Flow
 from isr.report.contents import ReportData
@@ -26,7 +27,7 @@ ARM_X, ARM_Y = ("height", "angle1", "angle2", "angle3"), ("vertical", "horizonta
 
 def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> dict[str, Any]:
     """Return the explorer's data: a posterior where the model reads an observation, else samples and latents."""
-    y_rows = _typical_y(data.y, flow)
+    y_rows = _typical_y(data, flow)
     x_rows = data.x if data.x is not None else flow.sample(jax.random.key(0), 2000, y_rows)
     x_rows = x_rows[np.isfinite(x_rows).all(axis=1)]
     scene = scene_of(data, expressions)
@@ -36,10 +37,9 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
         "x": _variables(expressions.x_names, data.units, x_rows),
         "y": [] if y_rows is None else _variables(expressions.y_names, data.units, y_rows),
         "nLatent": flow.bijection.dim,
-        "conditional": flow.condition_dim > 0,
-        "bounded": [list(pair) for pair in expressions.inverse.bounds],
         "source": packed(as_script(expressions.code("javascript"))),
         "scene": scene,
+        "training": None if data.training is None else _record(data.training),
         "rows": None,
     }
     if y_rows is not None:
@@ -79,13 +79,31 @@ def as_script(module: str) -> str:
     return re.sub(r"^export (?=const |function |class )", "", module, flags=re.MULTILINE)
 
 
-def _typical_y(y: np.ndarray | None, flow: Flow) -> np.ndarray | None:
+def _record(training: TrainingRecord) -> dict[str, Any]:
+    """What the page needs to compare an observation with those of training."""
+    return {
+        "shift": rounded(training.shift, 12),
+        "scale": rounded(training.scale, 12),
+        "low": rounded(training.low, 12),
+        "high": rounded(training.high, 12),
+        "directions": rounded(training.directions, 12),
+        "residualScale": float(training.residual_scale),
+        "references": rounded(training.references, 7),
+        "largest": rounded(training.scores.max(axis=0), 9),
+    }
+
+
+def _typical_y(data: ReportData, flow: Flow) -> np.ndarray | None:
     if not flow.condition_dim:
         return None
-    if y is not None:
-        return y
+    if data.y is not None:
+        return data.y
+    normal = np.random.default_rng(0).normal(size=(2000, flow.condition_dim))
+    known = data.training
+    if known is not None:
+        return np.clip(known.shift + known.scale * normal, known.low, known.high)
     shift, scale = _location_of_y(flow)
-    return shift + scale * np.random.default_rng(0).normal(size=(2000, flow.condition_dim))
+    return shift + scale * normal
 
 
 def _location_of_y(flow: Flow) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ import numpy as np
 from isr import __version__
 from isr.expressions import check, extract
 from isr.expressions.check import CheckResult
+from isr.inference.outliers import TrainingRecord
 from isr.model.flow import Flow
 from isr.model.formula import Formulas
 from isr.report.contents import Calibration, FrontPoint, ReportData
@@ -81,6 +82,7 @@ def gather(
         provenance=_provenance(bundle, x, y, provenance or {}),
         scene=scene,
         y_star=None if y_star is None else tuple(float(v) for v in y_star),
+        training=_training(model, bundle, flow, y),
     )
 
 
@@ -211,6 +213,18 @@ def _history(model: Any, bundle: Bundle) -> Any:
     return pd.DataFrame({str(k): v for k, v in saved.items()}) if isinstance(saved, Mapping) else None
 
 
+def _training(model: Any, bundle: Bundle, flow: Flow | None, y: np.ndarray | None) -> TrainingRecord | None:
+    """The record that came with the model; without one, the data given stand for those it was trained on."""
+    if flow is None or not flow.condition_dim:
+        return None
+    saved = bundle.metadata.get("training")
+    if hasattr(model, "training_"):
+        return model.training_
+    if isinstance(saved, Mapping):
+        return TrainingRecord.from_dict(saved)
+    return None if y is None or len(y) < 20 else TrainingRecord.of(y)
+
+
 def _provenance(
     bundle: Bundle, x: np.ndarray | None, y: np.ndarray | None, further: Mapping[str, Any]
 ) -> dict[str, str]:
@@ -230,8 +244,9 @@ def _provenance(
 
 
 def _is_short(value: Any) -> bool:
+    several = value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
     plain = isinstance(value, str | int | float | bool) or (
-        isinstance(value, tuple | list) and all(isinstance(v, str | int | float | bool) for v in value)
+        isinstance(several, tuple | list) and all(isinstance(v, str | int | float | bool) for v in several)
     )
     return plain and len(str(value)) <= LONGEST_ENTRY
 

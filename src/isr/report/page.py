@@ -35,7 +35,7 @@ from isr.report.payload import packed, script_json
 
 MOST_CONSTANTS = 60
 # In the order they are read in: later ones use what earlier ones define.
-SCRIPTS = ("base", "page", "statistics", "sampler", "corner", "arm", "explorer")
+SCRIPTS = ("base", "page", "statistics", "likeness", "sampler", "corner", "arm", "explorer")
 
 
 def render(data: ReportData) -> str:

@@ -1,7 +1,8 @@
 // The planar arm: sampled arms faint, the densest bold, and a target to drag.
 
 const ARM_VIEW = { left: -0.75, right: 2.25, bottom: -1.5, top: 1.5 };
-const ARMS_SHOWN = 180;
+const ARMS_SHOWN = 120;
+const ARMS_JUDGED = 1500;
 
 // Joints of one arm, rail first: horizontal and vertical of each.
 function armJoints(scene, x, at, out) {
@@ -78,7 +79,7 @@ class Arm {
   }
 
   draw({ x, n, mode, truth }) {
-    const size = this.canvas.clientWidth;
+    const size = this.canvas.shownWidth;
     if (!size) return;
     const context = fitted(this.canvas, size, size);
     const scale = size / (ARM_VIEW.right - ARM_VIEW.left);
@@ -99,7 +100,7 @@ class Arm {
     context.stroke();
     context.strokeStyle = COLOURS.one;
     context.lineWidth = 1.2;
-    context.globalAlpha = 0.1;
+    context.globalAlpha = 0.13;
     for (let k = 0; k < Math.min(n, ARMS_SHOWN); k++) {
       context.beginPath();
       trace(x, k * d);
@@ -108,7 +109,7 @@ class Arm {
     context.globalAlpha = 1;
     if (truth) this.bold(context, trace, truth, joints, px, py, COLOURS.three);
     if (mode) this.bold(context, trace, mode, joints, px, py, COLOURS.two);
-    byId("miss").textContent = this.missed(x, n, d, joints);
+    byId("miss").textContent = this.missed(x, Math.min(n, ARMS_JUDGED), d, joints);
   }
 
   bold(context, trace, values, joints, px, py, colour) {

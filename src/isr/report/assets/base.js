@@ -43,6 +43,16 @@ function redrawAll() {
   for (const redraw of redraws) redraw();
 }
 
+// Keeps a canvas's width at hand: to ask for it in every frame would have the page laid out twice.
+function watchWidth(canvas, redraw) {
+  canvas.shownWidth = canvas.clientWidth;
+  new ResizeObserver(() => {
+    if (canvas.shownWidth === canvas.clientWidth) return;
+    canvas.shownWidth = canvas.clientWidth;
+    redraw();
+  }).observe(canvas);
+}
+
 // Returns the context of a canvas whose pixels are those of the screen, and its size in CSS pixels.
 function fitted(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;

@@ -1,6 +1,6 @@
 // Marginals along the diagonal, pairs below it, on one canvas.
 
-const PAIR_BINS = 64;
+const PAIR_BINS = 48;
 const LINE_BINS = 160;
 
 class Corner {
@@ -12,7 +12,7 @@ class Corner {
 
   // picture: variables, ranges, x, n, summary, mode, truth, point, prior, shown (which variables).
   draw(picture) {
-    const width = this.canvas.clientWidth, d = picture.shown.length;
+    const width = this.canvas.shownWidth, d = picture.shown.length;
     if (!width || !d) return;
     const left = d > 1 ? 54 : 12, bottom = 46, gap = width < 500 ? 5 : 10;
     const cell = (width - left) / d - gap;

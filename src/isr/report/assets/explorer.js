@@ -19,7 +19,6 @@ class Explorer {
     this.truth = null;
     this.zoomed = false;
     this.chosen = spec.x.map((_, i) => i).slice(0, VARIABLES_SHOWN);
-    this.spread = spec.x.map((v) => (v.high - v.low) / 8);
     this.corner = new Corner(byId("corner"));
     this.priors = new Map();
     [this.wanted, this.done, this.frames] = [1, 0, []];
@@ -28,7 +27,7 @@ class Explorer {
     this.buildTable();
     this.buildOptions();
     redraws.push(() => this.paint());
-    new ResizeObserver(() => this.paint()).observe(byId("corner"));
+    for (const canvas of [byId("corner"), byId("arm")].filter(Boolean)) watchWidth(canvas, () => this.paint());
   }
 
   // Controls ------------------------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ class Explorer {
         const ticket = this.wanted;
         const budget = 40 + 20 * this.d;
         const n = this.done ? this.affordable : this.n;
-        const draws = await this.sampler.draw(n, this.seed, this.observation, this.spread, budget);
+        const draws = await this.sampler.draw(n, this.seed, this.observation, budget);
         this.pace = 0.7 * (this.pace || draws.ms / n) + (0.3 * draws.ms) / n;
         if (this.spec.kind === "samples") draws.point = await this.pointOf();
         draws.y = this.observation;
@@ -183,9 +182,9 @@ class Explorer {
   }
 
   async pointOf() {
-    const answer = await this.sampler.ask("point", { noise: Float64Array.from(this.values) });
-    byId("density").textContent = `log-density ${answer.density.toFixed(3)}`;
-    return answer.x;
+    const { point } = await this.sampler.ask("point", { noise: Float64Array.from(this.values) });
+    byId("density").textContent = `log-density ${point.density.toFixed(3)}`.replace("-", "−").replace("log−", "log-");
+    return point.x;
   }
 
   // Once the hand rests the draws are completed and the mode is climbed to the end.
@@ -194,14 +193,13 @@ class Explorer {
     if (this.draws.n < this.n) {
       await new Promise((resolve) => setTimeout(resolve, 120));
       if (ticket !== this.wanted) return;
-      const draws = await this.sampler.draw(this.n, this.seed, this.draws.y, this.spread, 20 * this.d);
+      const draws = await this.sampler.draw(this.n, this.seed, this.draws.y, 20 * this.d);
       this.take({ ...draws, y: this.draws.y, point: this.draws.point });
     }
     const { draws } = this;
-    const spread = this.summary.map((s, i) => s.wide || this.spread[i]);
-    const found = await this.sampler.ask("climb", { x: draws.mode, spread, y: draws.y, budget: 400 * this.d });
+    const { mode } = await this.sampler.ask("climb", { noise: draws.mode.noise, y: draws.y, budget: 400 * this.d });
     if (ticket !== this.wanted) return;
-    if (found.density >= draws.density) [draws.mode, draws.density] = [found.mode, found.density];
+    if (mode.f >= draws.mode.f) draws.mode = mode;
     this.settled = this.done;
     this.paintSoon();
     // The first draws waited for the browser's compiler; a second set shows what draws really take.
@@ -210,7 +208,7 @@ class Explorer {
 
   take(draws) {
     this.draws = draws;
-    this.summary = summaryOf(draws.x, draws.n, this.d);
+    this.summary = summaryOf(draws.columns);
     this.paintSoon();
   }
 
@@ -226,7 +224,7 @@ class Explorer {
 
   paint() {
     if (!this.draws) return;
-    const { x, n, mode, ms } = this.draws;
+    const { x, n, ms } = this.draws, mode = this.draws.mode.x;
     const ranges = this.spec.x.map((v, i) => (this.zoomed ? this.around(i) : [v.low, v.high]));
     const isPosterior = this.spec.kind === "posterior";
     const picture = {
@@ -237,6 +235,7 @@ class Explorer {
     this.corner.draw(picture);
     if (this.arm) this.arm.draw({ x, n, mode, truth: this.truth });
     this.fillTable(mode);
+    this.warn();
     byId("timing").textContent = `${n.toLocaleString("en")} draws in ${ms.toFixed(1)} ms`;
     this.announce();
   }
@@ -273,6 +272,12 @@ class Explorer {
     });
   }
 
+  warn() {
+    const { training, y } = this.spec;
+    const words = training && this.draws.y ? unlikeness(training, [...this.draws.y], y) : "";
+    if (byId("unlike").textContent !== words) byId("unlike").textContent = words;
+  }
+
   // Readers of the screen hear the outcome once the hand rests.
   announce() {
     clearTimeout(this.speaking);
@@ -298,7 +303,6 @@ setUpTheme();
 setUpMathematics();
 setUpCopying();
 setUpFront();
-addEventListener("resize", () => redrawAll());
 window.isrReport = { data: DATA, explorer: null };
 if (DATA.explorer) {
   byId("explorer").hidden = false;

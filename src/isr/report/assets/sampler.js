@@ -1,5 +1,25 @@
 // Draws in workers, so that the page never waits: a long model is shared out among several.
 
+function joined(arrays) {
+  if (arrays.length === 1) return arrays[0];
+  const whole = new Float64Array(arrays.reduce((sum, array) => sum + array.length, 0));
+  let at = 0;
+  for (const array of arrays) {
+    whole.set(array, at);
+    at += array.length;
+  }
+  return whole;
+}
+
+// Two sorted arrays as one.
+function merged(a, b) {
+  const whole = new Float64Array(a.length + b.length);
+  for (let i = 0, j = 0, k = 0; k < whole.length; k++) {
+    whole[k] = j >= b.length || (i < a.length && a[i] <= b[j]) ? a[i++] : b[j++];
+  }
+  return whole;
+}
+
 class Sampler {
   constructor(source, nX) {
     const url = URL.createObjectURL(new Blob([source, "\n", DATA.worker], { type: "text/javascript" }));
@@ -38,19 +58,18 @@ class Sampler {
     return this.workers.map((_, i) => Math.floor(((i + 1) * n) / k) - Math.floor((i * n) / k));
   }
 
-  async draw(n, seed, y, spread, budget) {
+  async draw(n, seed, y, budget) {
     const shares = this.shares(n);
     const parts = await Promise.all(
-      shares.map((share, i) => this.ask("draw", { n: share, seed: seed * 16 + i, y, spread, budget }, i)),
+      shares.map((share, i) => this.ask("draw", { n: share, seed: seed * 16 + i, y, budget }, i)),
     );
-    const x = new Float64Array(n * this.nX);
-    let at = 0;
-    for (const part of parts) {
-      x.set(part.x, at);
-      at += part.x.length;
-    }
-    const best = parts.reduce((a, b) => (b.density > a.density ? b : a));
-    return { x, n, mode: best.mode, density: best.density, ms: Math.max(...parts.map((part) => part.ms)) };
+    return {
+      x: joined(parts.map((part) => part.x)),
+      columns: Array.from({ length: this.nX }, (_, i) => parts.map((part) => part.columns[i]).reduce(merged)),
+      n,
+      mode: parts.map((part) => part.mode).reduce((a, b) => (b.f > a.f ? b : a)),
+      ms: Math.max(...parts.map((part) => part.ms)),
+    };
   }
 
   // The noise behind draw(n, seed, ...), row after row.

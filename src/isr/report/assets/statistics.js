@@ -1,14 +1,4 @@
-// Numbers from rows of samples: columns in order, quantiles, smooth densities in one and two dimensions.
-
-function sortedColumn(x, n, width, column) {
-  const values = new Float64Array(n);
-  let kept = 0;
-  for (let i = 0; i < n; i++) {
-    const v = x[i * width + column];
-    if (Number.isFinite(v)) values[kept++] = v;
-  }
-  return values.subarray(0, kept).sort();
-}
+// Numbers from rows of samples: quantiles, smooth densities in one and two dimensions, lines of equal density.
 
 function quantile(sorted, p) {
   if (!sorted.length) return NaN;
@@ -17,16 +7,25 @@ function quantile(sorted, p) {
   return sorted[below] + (at - below) * (sorted[above] - sorted[below]);
 }
 
-function summaryOf(x, n, width) {
-  return Array.from({ length: width }, (_, column) => {
-    const sorted = sortedColumn(x, n, width, column);
-    let mean = 0, square = 0;
-    for (const v of sorted) mean += v / sorted.length;
-    for (const v of sorted) square += (v - mean) ** 2 / sorted.length;
+// columns: the values of each variable, sorted.
+function summaryOf(columns) {
+  return columns.map((sorted) => {
+    let sum = 0, square = 0;
+    for (let i = 0; i < sorted.length; i++) sum += sorted[i];
+    const mean = sum / sorted.length;
+    for (let i = 0; i < sorted.length; i++) square += (sorted[i] - mean) ** 2;
+    const sd = Math.sqrt(square / sorted.length);
     const [q05, q25, q50, q75, q95] = [0.05, 0.25, 0.5, 0.75, 0.95].map((p) => quantile(sorted, p));
-    const wide = Math.min(Math.sqrt(square), (q75 - q25) / 1.349) || Math.sqrt(square);
-    return { mean, sd: Math.sqrt(square), q05, q25, q50, q75, q95, wide, low: quantile(sorted, 0.001), high: quantile(sorted, 0.999) };
+    const wide = Math.min(sd, (q75 - q25) / 1.349) || sd;
+    return { mean, sd, q05, q25, q50, q75, q95, wide, low: quantile(sorted, 0.001), high: quantile(sorted, 0.999) };
   });
+}
+
+// Arrays for one use at a time, kept from frame to frame; each comes filled with zeros.
+const kept = new Map();
+function scratch(name, length) {
+  if (!kept.has(name) || kept.get(name).length !== length) kept.set(name, new Float64Array(length));
+  return kept.get(name).fill(0);
 }
 
 // Gaussian blur along one axis of a grid, in place; sigma in cells.
@@ -36,7 +35,7 @@ function blur(grid, length, stride, lines, lineStride, sigma) {
   const weights = Float64Array.from({ length: reach + 1 }, (_, k) => Math.exp(-0.5 * (k / sigma) ** 2));
   let total = weights[0];
   for (let k = 1; k <= reach; k++) total += 2 * weights[k];
-  const row = new Float64Array(length);
+  const row = scratch("row", length);
   for (let line = 0; line < lines; line++) {
     for (let i = 0; i < length; i++) {
       const own = grid[line * lineStride + i * stride];
@@ -69,7 +68,7 @@ function densityAlong(x, n, width, column, low, high, bins, sigma) {
 
 // Row 0 is the top, as on a screen.
 function densityOver(x, n, width, i, j, rangeI, rangeJ, bins, sigmaI, sigmaJ) {
-  const grid = new Float64Array(bins * bins);
+  const grid = scratch("pair", bins * bins);
   const scaleI = bins / (rangeI[1] - rangeI[0]), scaleJ = bins / (rangeJ[1] - rangeJ[0]);
   for (let k = 0; k < n; k++) {
     const across = Math.floor((x[k * width + i] - rangeI[0]) * scaleI);
@@ -90,7 +89,7 @@ function levelsOf(grid, shares) {
     total += v;
   }
   if (!(largest > 0)) return shares.map(() => Infinity);
-  const mass = new Float64Array(steps + 1);
+  const mass = scratch("mass", steps + 1);
   for (const v of grid) mass[Math.floor((v / largest) * steps)] += v;
   const levels = [];
   for (let k = steps, sum = 0; k >= 0 && levels.length < shares.length; k--) {

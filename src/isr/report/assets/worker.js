@@ -1,5 +1,7 @@
 // Follows the model's own source in a worker: draws rows, climbs to the mode, answers questions about one point.
 {
+  // The mode is sought where draws go; farther out a model may have spikes that no data ever spoke against.
+  const REACH = 3;
   let kept = { n: 0, seed: NaN, values: new Float64Array(0) };
 
   // The same noise for every observation, so that draws move with it smoothly; fewer rows are the first ones.
@@ -10,84 +12,96 @@
     return kept.values.subarray(0, n * nLatent);
   };
 
-  const densityAt = (x, y) => {
-    const value = logProb(x, y);
-    return Number.isNaN(value) ? -Infinity : value;
+  // The finite values of each variable, sorted.
+  const inOrder = (x, n) => Array.from({ length: nX }, (_, column) => {
+    const values = new Float64Array(n);
+    let found = 0;
+    for (let i = 0; i < n; i++) {
+      const v = x[i * nX + column];
+      if (Number.isFinite(v)) values[found++] = v;
+    }
+    return values.subarray(0, found).sort();
+  });
+
+  const within = (noise) => noise.every((v) => Math.abs(v) <= REACH);
+
+  // A point by the noise it stands for: in these coordinates the posterior is round and bounds are kept.
+  const pointAt = (noise, y) => {
+    const x = new Float64Array(nX), density = new Float64Array(1);
+    drawInto(x, noise, 1, y, density);
+    const f = within(noise) && !Number.isNaN(density[0]) ? density[0] : -Infinity;
+    return { noise, x, density: density[0], f };
   };
 
   // The simplex method of Nelder and Mead, upwards.
-  const climb = (start, spread, y, budget) => {
+  const climb = (start, y, budget) => {
     const d = start.length;
-    const corner = (x) => ({ x, f: densityAt(x, y) });
-    const simplex = [corner(Float64Array.from(start))];
+    const simplex = [pointAt(Float64Array.from(start), y)];
     for (let i = 0; i < d; i++) {
-      const x = Float64Array.from(start);
-      x[i] += 0.3 * spread[i];
-      simplex.push(corner(x));
+      const noise = Float64Array.from(start);
+      noise[i] += noise[i] > 0 ? -0.3 : 0.3;
+      simplex.push(pointAt(noise, y));
     }
-    let used = d + 1;
-    const along = (centre, worst, t) => corner(centre.map((c, i) => c + t * (worst[i] - c)));
-    while (used < budget) {
+    const along = (centre, worst, t) => pointAt(centre.map((c, i) => c + t * (worst[i] - c)), y);
+    for (let used = d + 1; used < budget; ) {
       simplex.sort((a, b) => b.f - a.f);
       const worst = simplex[d];
-      if (simplex[0].f - worst.f < 1e-11) break;
+      if (simplex[0].f - worst.f < 1e-12) break;
       const centre = new Float64Array(d);
-      for (let k = 0; k < d; k++) for (let i = 0; i < d; i++) centre[i] += simplex[k].x[i] / d;
-      const reflected = along(centre, worst.x, -1);
-      used++;
+      for (let k = 0; k < d; k++) for (let i = 0; i < d; i++) centre[i] += simplex[k].noise[i] / d;
+      const reflected = along(centre, worst.noise, -1);
+      used += 2;
       if (reflected.f > simplex[0].f) {
-        const further = along(centre, worst.x, -2);
-        used++;
+        const further = along(centre, worst.noise, -2);
         simplex[d] = further.f > reflected.f ? further : reflected;
       } else if (reflected.f > simplex[d - 1].f) {
         simplex[d] = reflected;
       } else {
-        const nearer = along(centre, worst.x, reflected.f > worst.f ? -0.5 : 0.5);
-        used++;
+        const nearer = along(centre, worst.noise, reflected.f > worst.f ? -0.5 : 0.5);
         if (nearer.f > Math.max(worst.f, reflected.f)) {
           simplex[d] = nearer;
         } else {
-          for (let k = 1; k <= d; k++) simplex[k] = corner(simplex[k].x.map((v, i) => (v + simplex[0].x[i]) / 2));
+          const best = simplex[0].noise;
+          for (let k = 1; k <= d; k++) simplex[k] = pointAt(simplex[k].noise.map((v, i) => (v + best[i]) / 2), y);
           used += d;
         }
       }
     }
-    simplex.sort((a, b) => b.f - a.f);
-    return simplex[0];
+    return simplex.reduce((a, b) => (b.f > a.f ? b : a));
+  };
+
+  const densest = (noise, densities) => {
+    let best = -1;
+    for (let i = 0; i < densities.length; i++) {
+      if ((best < 0 || densities[i] > densities[best]) && within(noise.subarray(i * nLatent, (i + 1) * nLatent))) best = i;
+    }
+    return noise.subarray(Math.max(0, best) * nLatent, (Math.max(0, best) + 1) * nLatent);
   };
 
   const jobs = {
-    draw({ n, seed, y, spread, budget }) {
+    draw({ n, seed, y, budget }) {
       const began = performance.now();
-      const x = new Float64Array(n * nX);
-      const densities = new Float64Array(n);
-      drawInto(x, noiseOf(n, seed), n, y, densities);
-      let best = 0;
-      for (let i = 1; i < n; i++) if (densities[i] > densities[best] || Number.isNaN(densities[best])) best = i;
-      const mode = climb(x.subarray(best * nX, (best + 1) * nX), spread, y, budget);
-      return { x, mode: mode.x, density: mode.f, ms: performance.now() - began };
+      const x = new Float64Array(n * nX), densities = new Float64Array(n), noise = noiseOf(n, seed);
+      drawInto(x, noise, n, y, densities);
+      const mode = climb(densest(noise, densities), y, budget);
+      return { x, columns: inOrder(x, n), mode, ms: performance.now() - began };
     },
-    climb({ x, spread, y, budget }) {
-      const mode = climb(x, spread, y, budget);
-      return { mode: mode.x, density: mode.f };
+    climb({ noise, y, budget }) {
+      return { mode: climb(noise, y, budget) };
     },
     point({ noise, y }) {
-      const x = new Float64Array(nX), density = new Float64Array(1);
-      drawInto(x, noise, 1, y, density);
-      return { x, density: density[0] };
+      return { point: pointAt(noise, y) };
     },
     noise({ n, seed }) {
       return { noise: Float64Array.from(noiseOf(n, seed)) };
-    },
-    logProbs({ x, y }) {
-      return { values: Float64Array.from({ length: x.length / nX }, (_, i) => logProb(x.subarray(i * nX, (i + 1) * nX), y)) };
     },
   };
 
   self.onmessage = ({ data }) => {
     try {
       const answer = jobs[data.job](data);
-      self.postMessage({ id: data.id, answer }, answer.x ? [answer.x.buffer] : []);
+      const arrays = [answer.x, ...(answer.columns || [])].filter(Boolean);
+      self.postMessage({ id: data.id, answer }, arrays.map((array) => array.buffer));
     } catch (error) {
       self.postMessage({ id: data.id, error: String(error) });
     }

@@ -29,7 +29,8 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
     """Return the explorer's data: a posterior where the model reads an observation, else samples and latents."""
     y_rows = _typical_y(data, flow)
     x_rows = data.x if data.x is not None else flow.sample(jax.random.key(0), 2000, y_rows)
-    x_rows = x_rows[np.isfinite(x_rows).all(axis=1)]
+    finite = np.isfinite(x_rows).all(axis=1)
+    x_rows = x_rows[finite] if finite.any() else np.zeros((2, flow.dim))
     scene = scene_of(data, expressions)
     payload = {
         "kind": "samples" if y_rows is None else "posterior",

@@ -115,7 +115,7 @@ def marginal_figures(
     """Return a histogram for each variable, of data and of samples."""
     figures = []
     for i, name in enumerate(names[:MOST_MARGINALS]):
-        columns = [c[:, i] for c in (data, samples) if c is not None]
+        columns = [c[np.isfinite(c[:, i]), i] for c in (data, samples) if c is not None]
         axis = _robust(np.concatenate(columns), name)
         edges = np.linspace(axis.low, axis.high, n_bins + 1)
         counts = [np.histogram(c, bins=edges)[0] / (max(1, len(c)) * (edges[1] - edges[0])) for c in columns]

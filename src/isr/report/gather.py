@@ -58,6 +58,7 @@ def gather(
     x_names, y_names = _names(bundle, data)
     x, y = _rows(data, x_names, y_names)
     _refuse_misfits(flow, x, y, y_star)
+    x, y = _finite(x, y)
     if checks is True:
         checks = _checked(flow, x, y) if flow is not None else False
     chosen = getattr(model, "chosen_", None) == getattr(getattr(model, "fit_", None), "chosen", None)
@@ -137,6 +138,15 @@ def _rows(
 def _table(values: Any) -> np.ndarray:
     array = np.asarray(values, dtype=float)
     return array.reshape(-1, 1) if array.ndim == 1 else array
+
+
+def _finite(x: np.ndarray | None, y: np.ndarray | None) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The rows without those that hold an infinity or no number, which no figure can show."""
+    tables = [t for t in (x, y) if t is not None]
+    if not tables or all(np.isfinite(t).all() for t in tables):
+        return x, y
+    kept = np.all([np.isfinite(t).all(axis=1) for t in tables], axis=0)
+    return (None if x is None else x[kept]), (None if y is None else y[kept])
 
 
 def _refuse_misfits(flow: Flow | None, x: Any, y: Any, y_star: Any) -> None:

@@ -165,7 +165,7 @@ class Corner {
     const [low, high] = picture.ranges[i];
     context.fillStyle = COLOURS.soft;
     context.textAlign = "center";
-    for (const v of roundTicks(low, high, Math.max(3, box.w / 50))) {
+    for (const v of roundTicks(low, high, Math.max(4, box.w / 50))) {
       const at = box.x + ((v - low) / (high - low)) * box.w;
       if (at > box.x + 8 && at < box.x + box.w - 8) context.fillText(tickText(v), at, box.y + box.h + 15);
     }

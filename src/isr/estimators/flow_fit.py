@@ -37,7 +37,7 @@ ROUGH_COST = 8
 # How many members of a population are opened and refined.
 N_REFINED = 3
 # In standard deviations: a latent of a row only a little outside of the data beyond this is an explosion.
-FARTHEST = 100.0
+FARTHEST = 200.0
 # Rows that constants are refitted on: more would cost time and tell little.
 MAX_REFIT_ROWS = 100_000
 
@@ -337,7 +337,7 @@ def is_tame(flow: Flow, rows: Rows) -> bool:
 
     Latents out to six standard deviations must come back finite, and of ordinary draws all but one in a
     thousand must lie within ten standard deviations of the data, or, for heavy tails, within twice their range.
-    Forward, rows a quarter further out than the data must not be thrown to latents beyond any reason.
+    Forward, rows a tenth further out than the data must not be thrown to latents beyond any reason.
     """
     rng, x, n = np.random.default_rng(0), rows.raw_train, 4096
     size = (n, flow.bijection.dim)
@@ -351,7 +351,7 @@ def is_tame(flow: Flow, rows: Rows) -> bool:
     if np.mean(wild.any(axis=1)) >= 1e-3:
         return False
     some = rng.integers(len(x), size=n)
-    further = x.mean(axis=0) + 1.25 * (x[some] - x.mean(axis=0))
+    further = x.mean(axis=0) + 1.1 * (x[some] - x.mean(axis=0))
     density = flow.log_prob(further, None if rows.raw_y_train is None else rows.raw_y_train[some])
     return bool(np.all(density > -0.5 * FARTHEST**2))
 

@@ -87,7 +87,11 @@ class FlowModel(EquationModel):
         if self.charts == "auto":
             offered = [(), ("polar",), ("split",)] if dim == 2 else [(), ("split",)] if dim > 1 else [()]
             return tuple(replace(shape, charts=charts) for charts in offered)
-        return (replace(shape, charts=tuple(self.charts)),)
+        shape = replace(shape, charts=tuple(self.charts))
+        if self.mixing == "permutation" and 2 <= self.n_blocks <= 3 and dim > 2 and self.penalty is not None:
+            # With few blocks a law may fit one way of splitting the variables and not another.
+            return tuple(replace(shape, order=order) for order in range(3))
+        return (shape,)
 
     def _use(self, index: int) -> None:
         self.chosen_ = index

@@ -5,7 +5,7 @@ Both sides are brought to a normal form: a sum of terms, each a constant times p
 domain guards (``Min``, ``Max``) removed where the data never reach them. Then the rule is
 
 * every term of the truth has one term of the same shape in what was found, its constants within ``tolerance``,
-  relative, inside functions as well; additive constants may differ by ``tolerance`` of the spread of the whole;
+  relative, inside functions as well; additive constants may differ by ``tolerance`` of the largest term;
 * what is left over must be a part of one of the truth's monomials (``x`` beside ``x²``, as a slightly shifted origin
   gives) and contribute at most ``tolerance`` of the spread; any other function left over is a different law;
 * on the data both sides agree, root mean square, within five times the tolerance of the largest term.
@@ -178,7 +178,8 @@ def _judge(
     error = float(np.max(np.sqrt(np.mean((f_values - t_values) ** 2, axis=1)) / np.maximum(largest, spread)))
     others = [term for e in truths for term in sp.Add.make_args(e)] if context.shared else []
     for i, (one, truth) in enumerate(zip(f, truths, strict=True)):
-        reason = _difference(_normal(one, context), truth, context, float(spread[i]), others)
+        scales = float(spread[i]), float(max(spread[i], largest[i]))
+        reason = _difference(_normal(one, context), truth, context, scales, others)
         if reason:
             return Comparison(False, f"equation {i}: {reason}", order, signs, error)
     if error > 5 * context.tolerance:
@@ -188,10 +189,23 @@ def _judge(
     return Comparison(True, "", order, signs, error)
 
 
+def _offset(expr: Expression) -> float:
+    """The size of the numbers added in an argument, one at least."""
+    return max(1.0, sum(abs(float(t)) for t in sp.Add.make_args(expr) if t.is_number))
+
+
 def _difference(
-    found: Expression, truth: Expression, context: _Context, scale: float, others: Sequence[Expression] = ()
+    found: Expression,
+    truth: Expression,
+    context: _Context,
+    scales: tuple[float, float],
+    others: Sequence[Expression] = (),
 ) -> str:
-    """The first difference between two normal forms in words, empty where there is none."""
+    """The first difference between two normal forms in words, empty where there is none.
+
+    ``scales`` are the spread of the whole and the size of its largest term.
+    """
+    scale, largest = scales
     if found.has(sp.zoo, sp.nan, sp.oo):
         return "not finite"
     left = [term for term in sp.Add.make_args(found) if context.size(term) > _DUST * scale]
@@ -199,8 +213,7 @@ def _difference(
     offset = sum((float(t) for t in left if t.is_number), 0.0) - sum(
         (float(t) for t in wanted if t.is_number), 0.0
     )
-    true_offset = sum((abs(float(t)) for t in wanted if t.is_number), 0.0)
-    if abs(offset) > context.tolerance * max(scale, true_offset):
+    if abs(offset) > context.tolerance * largest:
         return f"the additive constant is off by {offset:.3g}"
     left = [term for term in left if not term.is_number]
     monomials = list(others)
@@ -248,7 +261,7 @@ def _term_gap(found: Expression, truth: Expression, context: _Context, reference
             return np.inf
         elif isinstance(base_t, sp.Function):
             base_f, base_t = base_f.args[0], base_t.args[0]
-        if not base_t.is_Symbol and _difference(base_f, base_t, context, 1.0):
+        if not base_t.is_Symbol and _difference(base_f, base_t, context, (1.0, _offset(base_t))):
             return np.inf
     return gap
 

@@ -171,15 +171,15 @@ def _laws() -> dict[str, Law]:
         ),
         Law(
             "rosenbrock_branch",
-            (log(2), zero, log(2), log(2)),
+            (log(4), zero, log(4), log(2)),
             (-(x2**2), zero, -2 * x1**2, -2 * x1),
             (1, 2, 0, 3),
             ("square",),
         ),
         Law(
             "rosenbrock_chain",
-            (log(2), log(2), zero, log(2)),
-            (-(x2**2), -(x3**2), zero, -(x0**2)),
+            (log(4), log(8), zero, log(8)),
+            (-(x2**2), -2 * x3**2, zero, -4 * x0**2),
             (2, 0, 3, 1),
             ("square",),
             n_blocks=2,

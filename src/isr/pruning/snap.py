@@ -20,9 +20,9 @@ _SPECIAL = {
     "pi": np.pi,
     "2 pi": 2 * np.pi,
     "pi/2": np.pi / 2,
-    "sqrt 2": np.sqrt(2),
-    "e": np.e,
 }
+# A special number must be hit this well, relative: without that, one of them would often be near by chance.
+SPECIAL_ERROR = 0.005
 
 
 class Snapped(NamedTuple):
@@ -54,7 +54,7 @@ def simple_values(value: float, error: float) -> list[tuple[str, float]]:
             found.append((cost, str(fraction), float(fraction)))
     for label, special in _SPECIAL.items():
         for sign, name in ((1, label), (-1, f"-{label}")):
-            if abs(sign * special - value) <= reach:
+            if abs(sign * special - value) <= reach and error <= SPECIAL_ERROR * special:
                 found.append((LARGEST_COST, name, sign * special))
     return [(label, number) for _, label, number in sorted(found)]
 

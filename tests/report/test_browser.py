@@ -283,14 +283,23 @@ def test_choosing_a_point_of_the_front_shows_its_equations(open_page):
     points = page.locator("[role=radio]")
     assert points.count() == 3
     texts = [panel.inner_text()]
+
+    def shown(complexity):
+        until(
+            page,
+            f"document.querySelector('#front-equations h3').textContent.includes('{complexity},')",
+            "equations",
+        )
+        texts.append(panel.inner_text())
+
     points.nth(0).click()
-    texts.append(panel.inner_text())
+    shown("Complexity 8")
     assert points.nth(0).get_attribute("aria-checked") == "true"
     page.keyboard.press("ArrowLeft")  # round to the last one
-    texts.append(panel.inner_text())
+    shown("Complexity 60")
     assert points.nth(2).evaluate("node => node === document.activeElement")
     page.locator("#front-table button").nth(1).click()
-    texts.append(panel.inner_text())
+    shown("Complexity 14")
     assert texts[3] == texts[0]
     assert len(set(texts)) == 3
     assert "z1 = something <long>" in texts[2]

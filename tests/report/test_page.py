@@ -23,6 +23,7 @@ from isr.model.formula import Formulas
 from isr.problems import kinematics
 from isr.report import ReportData, gather, render, write_report
 from isr.report.explorer import ARM_LENGTHS, ARM_TARGET, ARM_X, ARM_Y
+from isr.report.page import fitting
 from isr.report.payload import packed, script_json
 from isr.report.svg import Axis, axis_of
 from isr.report.uncertainty import constant_errors
@@ -142,6 +143,13 @@ def test_long_texts_are_packed_smaller():
     text = "x = 1\n" * 20_000
     assert packed("short") == {"text": "short"}
     assert len(packed(text)["deflate"]) < len(text) / 20
+
+
+def test_sources_too_long_for_the_page_are_left_out():
+    noise = {name: str(np.random.default_rng(k).random(4000).tolist()) for k, name in enumerate("abc")}
+    sizes = {name: len(packed(text)["deflate"]) for name, text in noise.items()}
+    assert list(fitting(noise, sizes["a"] + sizes["b"])) == ["a", "b"]
+    assert list(fitting({**noise, "d": "short"}, sizes["a"] + 10)) == ["a", "d"]
 
 
 @pytest.mark.slow

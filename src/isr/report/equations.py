@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +26,9 @@ MOST_EQUATIONS = 40
 MOST_TERMS = 1500
 # A composed form of more operations is no easier to read than the equations it replaces.
 MOST_COMPOSED = 120
-LINE_WIDTH = 66
+LINE_WIDTH = 84
+# Two columns of equations have room for so many characters each.
+HALF_WIDTH = 46
 HEADINGS = {"forward": "Forward", "inverse": "Inverse"}
 _ELLIPSIS = sympy.Symbol("⋮")
 
@@ -43,6 +46,11 @@ class Listing:
     heading: str
     html: str
     note: str = ""
+
+    @property
+    def width(self) -> int:
+        """About how many characters the longest line has."""
+        return max(len(re.sub(r"<[^>]*>|&#8290;", "", row)) for row in self.html.split("</mtr>"))
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,11 @@ class Equations:
     complexity: int | None = None
     n_constants: int | None = None
     errors: Mapping[float, float] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> int:
+        """How many listings fit side by side."""
+        return 2 if max((item.width for item in self.listings), default=0) <= HALF_WIDTH else 1
 
 
 def flow_equations(expressions: Expressions, flow: Flow | None = None, errors: Any = None) -> Equations:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 MOST_DOTS = 1200
 MOST_MARGINALS = 8
 MOST_PAIRS = 6
+# Columns of a training history: what they are called, and in which colour they are drawn.
+CURVES = {
+    "held_out_median": ("held out, median member", "faint"),
+    "train": ("training, best member", "s1"),
+    "held_out": ("held out, best member", "s2"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,28 +74,24 @@ def front_figure(points: Sequence[FrontPoint], picked: int) -> Figure:
 
 def history_figure(history: pd.DataFrame) -> Figure | None:
     """Return the training curves, phase by phase."""
-    series = [("train", "training", "s1"), ("held_out", "held out", "s2")]
-    series = [s for s in series if s[0] in history and np.isfinite(history[s[0]]).any()]
-    if not series or len(history) < 2:
+    curves = {name: history[name].to_numpy(float) for name in CURVES if name in history}
+    judged = [v[np.isfinite(v)] for name, v in curves.items() if name != "held_out_median"]
+    values = np.concatenate([np.empty(0), *judged])
+    if not len(values) or len(history) < 2:
         return None
     epochs = history["epoch"].to_numpy(float) if "epoch" in history else np.arange(1.0, len(history) + 1)
-    values = np.concatenate([history[name].to_numpy(float) for name, _, _ in series])
-    values = values[np.isfinite(values)]
     # The first epochs of a bad start would flatten everything else.
-    high = min(values.max(), np.quantile(values, 0.9) + 2 * (np.quantile(values, 0.9) - values.min()))
-    chart = Chart(
-        Axis(epochs[0], epochs[-1], "epoch"), axis_of([values.min(), high], "loss (nats a row)"), 900, 320
-    )
-    inside = _phases(chart, history, epochs)
-    median = "held_out_median"
-    if median in history and np.isfinite(history[median]).any():
-        inside.append(chart.line(epochs, history[median].to_numpy(float), "line faint"))
-    inside += [chart.line(epochs, history[name].to_numpy(float), f"line {css}") for name, _, css in series]
-    legend = [(css, f"{label}, best member") for _, label, css in series]
-    return Figure(
-        chart.svg(inside, f"Loss over {len(history)} epochs"),
-        legend=(*legend, *((("faint", "held out, median member"),) if median in history else ())),
-    )
+    most = np.quantile(values, 0.9)
+    high = min(values.max(), most + 2 * (most - values.min()))
+    chart = Chart(Axis(epochs[0], epochs[-1], "epoch"), axis_of([values.min(), high], "loss"), 900, 320)
+    inside, legend = _phases(chart, history, epochs), []
+    for name, curve in curves.items():
+        shown = curve <= chart.y.high
+        if shown.sum() > 1:
+            label, css = CURVES[name]
+            inside.append(chart.line(epochs[shown], curve[shown], f"line {css}"))
+            legend.append((css, label))
+    return Figure(chart.svg(inside, f"Loss over {len(history)} epochs"), legend=tuple(legend))
 
 
 def _phases(chart: Chart, history: pd.DataFrame, epochs: np.ndarray) -> list[str]:

@@ -6,7 +6,7 @@ import base64
 import functools
 import hashlib
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -34,6 +34,8 @@ from isr.report.figures import (
 from isr.report.payload import packed, script_json
 
 MOST_CONSTANTS = 60
+# What the model as code may take of the page, which has to stay below 3 MB with everything else in it.
+MOST_CODE = 2_000_000
 # In the order they are read in: later ones use what earlier ones define.
 SCRIPTS = ("base", "page", "statistics", "likeness", "sampler", "corner", "arm", "explorer")
 
@@ -46,6 +48,9 @@ def render(data: ReportData) -> str:
     )
     equations = _equations(data, flow, expressions)
     explorer = None if flow is None or expressions is None else explorer_payload(data, flow, expressions)
+    if explorer is not None and _size(explorer["source"]) > MOST_CODE:
+        explorer = None
+    sources = fitting(equations.sources, MOST_CODE - (_size(explorer["source"]) if explorer else 0))
     front = _front(data)
     marginals, pairs = [], []
     if data.samples is not None:
@@ -58,6 +63,7 @@ def render(data: ReportData) -> str:
         "tiles": _tiles(data, equations),
         "variables": _variables(data),
         "equations": equations,
+        "sources": list(sources),
         "constants": _constants(data),
         "explorer": explorer,
         "front": front,
@@ -68,9 +74,9 @@ def render(data: ReportData) -> str:
         "calibration": None if data.calibration is None else _calibration(data.calibration, data.x_names),
     }
     payload = {
-        "sources": {name: packed(text) for name, text in equations.sources.items()},
+        "sources": sources,
         "explorer": explorer,
-        "front": None if front is None else [{"html": text} for text in front.equations],
+        "front": None if front is None else [packed(text) for text in front.equations],
         "worker": _asset("worker.js") if explorer else "",
     }
     script = _script()
@@ -82,6 +88,21 @@ def render(data: ReportData) -> str:
         payload=script_json(payload),
         policy=_policy(script),
     )
+
+
+def fitting(texts: Mapping[str, str], room: int) -> dict[str, dict[str, str]]:
+    """Return the texts, packed, as many as fit into so many characters."""
+    kept = {}
+    for name, text in texts.items():
+        pack = packed(text)
+        if _size(pack) <= room:
+            kept[name] = pack
+            room -= _size(pack)
+    return kept
+
+
+def _size(pack: Mapping[str, str]) -> int:
+    return sum(map(len, pack.values()))
 
 
 def _asset(name: str) -> str:
@@ -147,7 +168,7 @@ def _tiles(data: ReportData, equations: Equations) -> list[tuple[str, str]]:
     tiles = [("model", data.kind)] if data.kind else []
     chosen = next((p for p in data.front if p.chosen), None)
     if chosen is not None:
-        tiles.append(("held-out loss", f"{chosen.loss:.4f} nats"))
+        tiles.append(("held-out loss", f"{chosen.loss:.4f} nats".replace("-", "−")))
     complexity = equations.complexity or (chosen.complexity if chosen else None)
     if complexity is not None:
         tiles.append(("complexity", f"{complexity:,.0f}"))
@@ -224,7 +245,7 @@ def _front(data: ReportData) -> Front | None:
 
 
 def _point(point: FrontPoint, data: ReportData) -> str:
-    heading = f"<h3>Complexity {point.complexity:g}, loss {point.loss:.4f} nats</h3>"
+    heading = f"<h3>Complexity {point.complexity:g}, loss {point.loss:.4f} nats</h3>".replace("-", "−")
     listings: Sequence[Listing] = ()
     if isinstance(point.model, Flow):
         found = extract(point.model, data.x_names or None, data.y_names or None, data.units)

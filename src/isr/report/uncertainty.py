@@ -47,16 +47,19 @@ def constant_errors(
         moved[k] += step
         with jax.enable_x64(True):
             values = _floats(write(restore(moved)))
-        if len(values) != len(constants):
+        if values.shape != constants.shape or not np.allclose(values, constants, rtol=1e-3, atol=1e-6):
             return {}
         parts[row] = (values - constants) / step * errors[k]
     return _of_one_number(constants, parts)
 
 
 def _floats(expressions: Sequence[sympy.Expr]) -> np.ndarray:
-    """Every number in the expressions, in the order of reading; whole ones are exact and left out."""
+    """Every number in the expressions, in order of size; whole ones are exact and left out.
+
+    SymPy orders terms by their numbers too, so that the order of reading is not kept when one of them moves.
+    """
     leaves: list[Any] = [leaf for e in expressions for leaf in sympy.preorder_traversal(e)]
-    return np.array([float(leaf) for leaf in leaves if leaf.is_Float])
+    return np.sort([float(leaf) for leaf in leaves if leaf.is_Float])
 
 
 def _of_one_number(constants: np.ndarray, parts: np.ndarray) -> dict[float, float]:

@@ -70,7 +70,7 @@ function setUpFront() {
   const group = document.querySelector("[role=radiogroup]");
   if (!group || !DATA.front) return;
   const points = [...group.querySelectorAll("[role=radio]")];
-  const pick = (index, focus) => {
+  const pick = async (index, focus) => {
     points.forEach((point, i) => {
       point.setAttribute("aria-checked", String(i === index));
       point.setAttribute("tabindex", i === index ? "0" : "-1");
@@ -78,10 +78,10 @@ function setUpFront() {
     for (const row of document.querySelectorAll("#front-table tr[data-point]")) {
       row.classList.toggle("picked", Number(row.dataset.point) === index);
     }
-    const panel = byId("front-equations");
-    // Made by this library, names escaped; the content security policy runs no script in it either.
-    panel.innerHTML = DATA.front[index].html;
     if (focus) points[index].focus();
+    // Made by this library, names escaped; the content security policy runs no script in it either.
+    const markup = await unpack(DATA.front[index]);
+    if (points[index].getAttribute("aria-checked") === "true") byId("front-equations").innerHTML = markup;
   };
   points.forEach((point, i) => {
     point.addEventListener("click", () => pick(i, false));

@@ -223,6 +223,21 @@ def test_the_arm_is_known_by_its_names_in_any_order_or_by_the_scene():
     assert scene_of(gather(arm_flow(), checks=False, scene="kinematics"))["x"] == [0, 1, 2, 3]
 
 
+def test_contents_may_be_put_together_by_hand():
+    x, y = kinematics.sample(40, random_state=0)
+    page = render(ReportData(arm_flow(), x_names=kinematics.X_NAMES, y_names=kinematics.Y_NAMES, x=x, y=y))
+    assert "Posterior, live" in page
+    assert render(ReportData(None)).count("<section") == 1
+
+
+def test_rows_that_are_no_numbers_are_left_out():
+    x, y = kinematics.sample(40, random_state=0)
+    x[3, 1], y[5, 0] = np.nan, np.inf
+    data = gather(arm_flow(), data=(x, y), checks=False)
+    assert (len(data.x), len(data.y)) == (38, 38)
+    render(data)
+
+
 def test_a_frame_gives_its_columns_by_name():
     frame = pd.DataFrame({"b": [1.0, 2.0], "seen": [5.0, 6.0], "a": [3.0, 4.0]})
     flow = build_flow(

@@ -17,6 +17,7 @@ from isr.report.contents import ReportData
 from isr.report.payload import packed, rounded
 
 N_DRAWS = 5000
+N_TYPICAL = 2000
 MOST_ROWS = 200
 SCENES = ("kinematics",)
 # The arm of `isr.problems.kinematics`, which this layer may not import; a test compares them.
@@ -28,9 +29,7 @@ ARM_X, ARM_Y = ("height", "angle1", "angle2", "angle3"), ("vertical", "horizonta
 def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> dict[str, Any]:
     """Return the explorer's data: a posterior where the model reads an observation, else samples and latents."""
     y_rows = _typical_y(data, flow)
-    x_rows = data.x if data.x is not None else flow.sample(jax.random.key(0), 2000, y_rows)
-    finite = np.isfinite(x_rows).all(axis=1)
-    x_rows = x_rows[finite] if finite.any() else np.zeros((2, flow.dim))
+    x_rows = _typical_x(data, flow, y_rows)
     scene = scene_of(data, expressions)
     payload = {
         "kind": "samples" if y_rows is None else "posterior",
@@ -99,12 +98,22 @@ def _typical_y(data: ReportData, flow: Flow) -> np.ndarray | None:
         return None
     if data.y is not None:
         return data.y
-    normal = np.random.default_rng(0).normal(size=(2000, flow.condition_dim))
+    normal = np.random.default_rng(0).normal(size=(N_TYPICAL, flow.condition_dim))
     known = data.training
     if known is not None:
         return np.clip(known.shift + known.scale * normal, known.low, known.high)
     shift, scale = _location_of_y(flow)
     return shift + scale * normal
+
+
+def _typical_x(data: ReportData, flow: Flow, y_rows: np.ndarray | None) -> np.ndarray:
+    drawn = data.samples
+    if drawn is None:
+        given = None if y_rows is None else y_rows[:N_TYPICAL]
+        drawn = flow.sample(jax.random.key(0), N_TYPICAL if given is None else len(given), given)
+    rows = drawn if data.x is None else np.concatenate([data.x, drawn])
+    finite = np.isfinite(rows).all(axis=1)
+    return rows[finite] if finite.any() else np.zeros((2, flow.dim))
 
 
 def _location_of_y(flow: Flow) -> tuple[np.ndarray, np.ndarray]:

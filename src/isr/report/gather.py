@@ -250,7 +250,11 @@ def _provenance(
     if x is not None:
         entries["rows of data"] = f"{len(x):,}"
         entries["SHA-256 of the data"] = _digest(x, y)
-    return {str(name): str(value) for name, value in {**entries, **further}.items() if str(value)}
+    return {
+        str(name): str(value)
+        for name, value in {**entries, **further}.items()
+        if str(value) not in ("", "()", "[]")
+    }
 
 
 def _is_short(value: Any) -> bool:

@@ -183,7 +183,7 @@ class Explorer {
 
   async pointOf() {
     const { point } = await this.sampler.ask("point", { noise: Float64Array.from(this.values) });
-    byId("density").textContent = `log-density ${point.density.toFixed(3)}`.replace("-", "−").replace("log−", "log-");
+    byId("density").textContent = `log-density ${point.density.toFixed(3).replace("-", "−")}`;
     return point.x;
   }
 

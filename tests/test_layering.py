@@ -82,7 +82,7 @@ def test_imports_run_one_way():
 
 
 def test_the_package_was_found():
-    assert {"isr.data.tables", "isr.cli"} <= set(modules())
+    assert {"isr.data.tables", "isr.cli.fit"} <= set(modules())
 
 
 def test_the_table_has_no_circles():

@@ -156,6 +156,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
             x_names=tuple(self._names()),
             kind=type(self).__name__,
             metadata=self._metadata(equations=[str(e) for e in self.expressions_]),
+            others=self._others(),
         )
 
     def predict(self, X: Any) -> np.ndarray:

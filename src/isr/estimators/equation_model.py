@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from isr.model.parameters import flatten
 from isr.pruning.front import Point, choose
 from isr.storage import Bundle, save
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
+# Of all models of a front that are saved beside the chosen one; they take eight bytes each.
+MOST_NUMBERS = 200_000
 
 
 class EquationModel(BaseEstimator):
@@ -77,6 +81,17 @@ class EquationModel(BaseEstimator):
     def _metadata(self, **more: Any) -> dict[str, Any]:
         front = self._front(equations=False).to_dict("list")
         return {"front": front, "status": str(self.status_), "seed": self.seed_, **more}
+
+    def _others(self) -> dict[str, Any]:
+        """The other models of the front, simple ones first, as many as a file should hold."""
+        kept, total = {}, 0
+        for i, point in enumerate(self.fit_.front):
+            total += len(flatten(point.model)[0]) if i != self.chosen_ else 0
+            if total > MOST_NUMBERS:
+                break
+            if i != self.chosen_:
+                kept[f"front {i}"] = point.model
+        return kept
 
     chosen_: int
     status_: Any

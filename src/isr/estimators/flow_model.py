@@ -120,4 +120,5 @@ class FlowModel(EquationModel):
             units=self._units(),
             kind=type(self).__name__,
             metadata=self._metadata(charts=self.fit_.charts),
+            others=self._others(),
         )

@@ -227,7 +227,7 @@ class InverseModel(FlowModel):
         check_is_fitted(self, "flow_")
         return Bundle(
             model=self.flow_, x_names=self.columns_.names, y_names=self.y_columns_.names, units=self._units(),
-            kind=type(self).__name__,
+            kind=type(self).__name__, others=self._others(),
             metadata=self._metadata(
                 charts=self.fit_.charts, noise=self.noise_, training=self.training_.to_dict()
             ),

@@ -1,0 +1,202 @@
+"""``isr posterior`` and ``isr sample``: draws from a saved model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from isr.cli.models import open_model
+from isr.cli.options import Complexity, Force, Json, ModelFile, Seed, numbers_in
+from isr.cli.output import (
+    TABLE_ENDINGS,
+    heading,
+    print_frame,
+    print_json,
+    refuse_ending,
+    refuse_existing,
+    table,
+    write_frame,
+    write_in_one_step,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from isr.inference.posterior import Posterior
+    from isr.storage import Bundle
+
+Draws = Annotated[int, typer.Option("-n", "--n", min=1, help="How many draws.")]
+Observation = Annotated[
+    list[str] | None, typer.Option("--y", help="What was measured: p1=0.1,p2=0.3.", show_default=False)
+]
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def posterior(
+    model: ModelFile,
+    y: Observation = None,
+    y_file: Annotated[
+        Path | None,
+        typer.Option(help="Measurements as rows, each with a posterior of its own: CSV, Parquet, .npz."),
+    ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="The rows of --y-file all measure the same x.")
+    ] = False,
+    n: Draws = 4000,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the draws: .csv, .parquet, or .nc for ArviZ.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Pair plot: .png, .pdf or .svg.")] = None,
+    hdi: Annotated[float, typer.Option(min=0.01, max=0.999, help="Content of the intervals.")] = 0.94,
+    complexity: Complexity = None,
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Print what is known of x once y has been measured: mean, sd, interval and densest point (map).
+
+    A warning says where a measurement is unlike the training data.
+
+    Example: isr posterior model.isr --y p1=0.1,p2=0.3 -n 4000 --out draws.csv --plot draws.png
+    """
+    for path in (out, plot):
+        refuse_existing(path, force)
+    refuse_ending(out, (*TABLE_ENDINGS, ".nc"), "--out")
+    refuse_ending(plot, PICTURES, "--plot")
+    posteriors = _posteriors(open_model(model, complexity), y, y_file, together)
+    if len(posteriors) > 1 and (plot is not None or (out is not None and out.suffix == ".nc")):
+        raise ValueError(
+            f"--plot and .nc files hold one posterior, but {y_file} has {len(posteriors)} rows; "
+            "give one row, or --together where all rows measure the same x"
+        )
+    draws = [p.frame(n, random_state=seed) for p in posteriors]
+    if out is not None:
+        _write(posteriors[0], draws, out, seed)
+    if plot is not None:
+        _plot(posteriors[0], plot, n, seed)
+    summaries = [_summary(p, d, hdi) for p, d in zip(posteriors, draws, strict=True)]
+    if json:
+        print_json({"posteriors": [_as_data(p, s, n) for p, s in zip(posteriors, summaries, strict=True)]})
+        return
+    for one, rows in zip(posteriors, summaries, strict=True):
+        heading(str(one))
+        table(rows)
+    for path in (out, plot):
+        if path is not None:
+            typer.echo(f"written: {path}")
+
+
+def sample(
+    model: ModelFile,
+    n: Draws = 1000,
+    y: Observation = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet file; CSV on stdout when left out.")
+    ] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Draw rows of x from a density, or given --y from a posterior.
+
+    Example: isr sample model.isr -n 1000 --out rows.csv
+    """
+    import pandas as pd
+
+    refuse_existing(out, force)
+    refuse_ending(out, TABLE_ENDINGS, "--out")
+    bundle = open_model(model)
+    if bundle.flow.condition_dim and not y:
+        raise ValueError(f"this {bundle.kind} draws x given y; add --y {_example(bundle)}")
+    if bundle.flow.condition_dim:
+        frame = _posteriors(bundle, y, None, False)[0].frame(n, random_state=seed)
+    else:
+        _refuse_y(bundle, y)
+        frame = pd.DataFrame(bundle.sample(n, seed=seed), columns=list(bundle.x_names))
+    if out is None:
+        print_frame(frame, json)
+        return
+    write_frame(frame, out)
+    if json:
+        print_json({"out": str(out), "rows": len(frame), "columns": list(frame.columns)})
+    else:
+        typer.echo(f"written: {out} ({len(frame)} rows of {', '.join(frame.columns)})")
+
+
+def _refuse_y(bundle: Bundle, y: list[str] | None) -> None:
+    if y:
+        raise ValueError(f"this {bundle.kind} of {', '.join(bundle.x_names)} observes nothing; leave --y out")
+
+
+def _example(bundle: Bundle) -> str:
+    return ",".join(f"{name}=0.1" for name in bundle.y_names[:4]) + (",…" if len(bundle.y_names) > 4 else "")
+
+
+def _posteriors(bundle: Bundle, y: list[str] | None, y_file: Path | None, together: bool) -> list[Posterior]:
+    from isr.data.files import numeric_columns, read_rows
+    from isr.inference.saved import from_bundle
+
+    if not bundle.flow.condition_dim:
+        raise ValueError(
+            f"this {bundle.kind} observes nothing, so it has no posterior; isr sample draws from its density"
+        )
+    if bool(y) == (y_file is not None):
+        raise ValueError(
+            f"give one measurement with --y {_example(bundle)}, or rows of them with --y-file; not both"
+        )
+    if y:
+        return [from_bundle(bundle, numbers_in(y, "--y", _example(bundle)))]
+    assert y_file is not None
+    rows = numeric_columns(read_rows(y_file), bundle.y_names, source=y_file).to_numpy()
+    return [from_bundle(bundle, rows)] if together else [from_bundle(bundle, row) for row in rows]
+
+
+def _write(first: Posterior, draws: list[pd.DataFrame], out: Path, seed: int) -> None:
+    import pandas as pd
+
+    if out.suffix == ".nc":
+        n = len(draws[0])
+        data = first.to_arviz(n, n_chains=4 if n % 4 == 0 else 1, random_state=seed)
+        write_in_one_step(out, lambda path: data.to_netcdf(str(path), engine="h5netcdf"))
+        return
+    if len(draws) > 1:
+        for i, frame in enumerate(draws):
+            frame.insert(0, "observation", i + 1)
+    write_frame(pd.concat(draws), out)
+
+
+def _plot(posterior: Posterior, path: Path, n: int, seed: int) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")  # a file is wanted, no window
+    figure = posterior.plot(n, random_state=seed)
+    form = path.suffix[1:].lower()
+    write_in_one_step(path, lambda target: figure.savefig(target, format=form, dpi=150, bbox_inches="tight"))
+
+
+def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict[str, Any]]:
+    import numpy as np
+
+    from isr.inference.posterior_tables import summary_table
+
+    values = draws[list(posterior.x_names)].to_numpy()
+    values = values[np.isfinite(values).all(axis=1)]
+    if not len(values):
+        raise ValueError("none of the draws is finite; check the measurement, or fit the model again")
+    rows = summary_table(values, posterior.x_names, hdi=hdi).assign(map=posterior.map())
+    units = {"unit": [posterior.units.get(name, "") for name in rows.index]} if posterior.units else {}
+    return rows.assign(**units).reset_index().to_dict("records")
+
+
+def _as_data(posterior: Posterior, rows: list[dict[str, Any]], n: int) -> dict[str, Any]:
+    like = posterior.likeness
+    return {
+        "y": dict(zip(posterior.y_names, posterior.y_star.mean(axis=0), strict=True)),
+        "n_observations": posterior.n_observations,
+        "n": n,
+        "summary": rows,
+        "unlike_training_data": None if like is None else like.unusual,
+        "p_value": None if like is None else like.p_value,
+    }

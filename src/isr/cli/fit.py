@@ -1,0 +1,211 @@
+"""``isr fit``: from a file of rows to a saved model."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from isr.cli.options import Force, Json, Seed, names_in, number, numbers_in, pairs_in
+from isr.cli.output import refuse_existing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Method(StrEnum):
+    """What can be fitted."""
+
+    isr = "isr"
+    cisr = "cisr"
+    flow = "flow"
+    eql = "eql"
+    inn = "inn"
+    cinn = "cinn"
+
+
+WITHOUT_Y = (Method.flow,)
+NETWORKS = (Method.inn, Method.cinn)
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="Rows: CSV, Parquet or .npz.", show_default=False)],
+    x: Annotated[
+        str | None,
+        typer.Option("--x", help="What is unknown: depth,speed or 'm*'; all other columns if left out."),
+    ] = None,
+    y: Annotated[
+        str | None, typer.Option("--y", help="What is measured: p1,p2 or 'p*'; a density of x if left out.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Model file; named after the data if left out.")] = None,
+    method: Annotated[
+        Method | None, typer.Option(help="cisr with --y and flow without, unless you say otherwise.")
+    ] = None,
+    bounds: Annotated[
+        list[str] | None, typer.Option(help="Box of x: depth=200:240,speed=1500: (an end may be open).")
+    ] = None,
+    noise: Annotated[
+        str,
+        typer.Option(help="Noise (sd) to add to y: a number, p1=0.1,p2=0.2, or auto; 0 if y has it already."),
+    ] = "auto",
+    units: Annotated[list[str] | None, typer.Option(help="For labels: depth=m,speed=m/s.")] = None,
+    blocks: Annotated[int | None, typer.Option(min=1, help="Coupling blocks.")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Hidden layers of a subnetwork.")] = None,
+    restarts: Annotated[int | None, typer.Option(min=1, help="Random starts, trained side by side.")] = None,
+    dense: Annotated[
+        bool, typer.Option("--dense", help="Keep every weight: accurate, long equations.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A short look.")] = False,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Train several times as long.")] = False,
+    max_time: Annotated[
+        float | None, typer.Option(min=0.1, help="Seconds after which the best so far is kept.")
+    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="File to resume an interrupted fit from.")] = None,
+    seed: Seed = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Learn equations from a file of rows and save them as a model.
+
+    Ctrl-C ends the fit early and keeps the best model so far.
+
+    Example: isr fit data.csv --x depth,speed --y p1,p2 --bounds depth=200:240 --out model.isr
+
+    Example: isr fit samples.csv --out density.isr
+    """
+    begun = time.monotonic()
+    target = Path(f"{data.stem}.isr") if out is None else out
+    refuse_existing(target, force)
+    chosen = _method(method, y)
+    if quick and thorough:
+        raise ValueError("--quick and --thorough exclude each other; give one of them")
+    rows = _read(data, x, y)
+    given = {
+        "n_blocks": blocks, "n_layers": layers, "n_restarts": restarts, "max_time": max_time,
+        "checkpoint": checkpoint, "effort": "quick" if quick else "thorough" if thorough else None,
+    }  # fmt: skip
+    estimator = _estimator(
+        chosen,
+        {k: v for k, v in given.items() if v is not None} | {"random_state": seed},
+        bounds=_bounds(bounds),
+        noise=noise,
+        dense=dense,
+    )
+    labels = _units(units, [*rows[0].columns, *([] if rows[1] is None else rows[1].columns)])
+    if not json:
+        _announce(chosen, rows, data)
+    estimator.fit(*(part for part in rows if part is not None))
+    from isr.cli.fitted import conclude
+
+    command = (
+        shlex.join(["isr", *sys.argv[1:]]) if Path(sys.argv[0]).stem in ("isr", "__main__") else "isr fit"
+    )
+    conclude(
+        estimator, rows, target, data, as_json=json, units=labels,
+        provenance={"command": command, "method": chosen.value, "seconds": round(time.monotonic() - begun, 1)},
+    )  # fmt: skip
+
+
+def _method(method: Method | None, y: str | None) -> Method:
+    if method is None:
+        return Method.flow if y is None else Method.cisr
+    if method in WITHOUT_Y and y is not None:
+        raise ValueError("--method flow learns the density of x alone; leave --y out, or use --method cisr")
+    if method not in WITHOUT_Y and y is None:
+        raise ValueError(
+            f"--method {method.value} needs to know what is measured: add --y with columns of the data"
+        )
+    return method
+
+
+def _read(path: Path, x: str | None, y: str | None) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    from isr.data.files import match_columns, numeric_columns, read_rows
+
+    frame = read_rows(path)
+    known = list(frame.columns)
+    y_names = [] if y is None else match_columns(known, names_in(y), source=path)
+    if x is None:
+        x_names = [name for name in known if name not in y_names]
+    else:
+        x_names = match_columns(known, names_in(x), source=path)
+        x_names = [n for n in x_names if n not in y_names or n in names_in(x)]
+    shared = [name for name in x_names if name in y_names]
+    if shared or not x_names:
+        what = f"{shared[0]!r} stands in --x and in --y" if shared else "no column is left for x"
+        raise ValueError(f"{what}; a column is either unknown or measured")
+    return (
+        numeric_columns(frame, x_names, source=path),
+        numeric_columns(frame, y_names, source=path) if y_names else None,
+    )
+
+
+def _bounds(texts: list[str] | None) -> dict[str, tuple[float | None, float | None]] | None:
+    found = {}
+    for name, text in pairs_in(texts or [], "--bounds", "depth=200:240").items():
+        low, colon, high = text.partition(":")
+        if not colon:
+            raise ValueError(f"--bounds cannot read {name}={text}; write it as --bounds {name}=200:240")
+        ends = (low.strip() or None, high.strip() or None)
+        found[name] = tuple(None if e is None else number(e, "--bounds", name) for e in ends)
+    return found or None
+
+
+def _units(texts: list[str] | None, names: list[str]) -> dict[str, str]:
+    from isr.data.files import did_you_mean
+
+    units = pairs_in(texts or [], "--units", "depth=m,speed=m/s")
+    for name in units:
+        if name not in names:
+            raise ValueError(
+                f"--units names {name!r}, which is neither in x nor in y{did_you_mean(name, names)}"
+            )
+    return units
+
+
+def _noise(text: str) -> Any:
+    if text.strip() == "auto":
+        return "auto"
+    if "=" in text:
+        return numbers_in([text], "--noise", "p1=0.1,p2=0.2")
+    return number(text, "--noise", "y")
+
+
+def _estimator(method: Method, options: dict[str, Any], *, bounds: Any, noise: str, dense: bool) -> Any:
+    from isr.estimators.eql_regressor import EQLRegressor
+    from isr.estimators.inverse import ISR, ConditionalISR
+    from isr.estimators.symbolic_flow import SymbolicFlow
+
+    observed = method not in (Method.flow, Method.eql)
+    refused = {
+        "--noise": noise != "auto" and not observed,
+        "--bounds": bounds is not None and method is Method.eql,
+        "--blocks": "n_blocks" in options and method is Method.eql,
+        "--dense": dense and method is Method.eql,
+    }
+    for option, wrong in refused.items():
+        if wrong:
+            raise ValueError(f"{option} means nothing with --method {method.value}; leave it out")
+    if method is Method.eql:
+        return EQLRegressor(**options)
+    options |= {"bounds": bounds} | ({"penalty": None} if dense else {})
+    if method is Method.flow:
+        return SymbolicFlow(**options)
+    options |= {"noise": _noise(noise)} | ({"subnet": "mlp"} if method in NETWORKS else {})
+    return (ISR if method in (Method.isr, Method.inn) else ConditionalISR)(**options)
+
+
+def _announce(method: Method, rows: tuple[pd.DataFrame, pd.DataFrame | None], path: Path) -> None:
+    x, y = rows
+    given = "" if y is None else f"; y = {_listed(list(y.columns))}"
+    typer.echo(
+        f"{path}: {len(x):,} rows; x = {_listed(list(x.columns))}{given}; method {method.value}", err=True
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names if len(names) <= 6 else [*names[:5], f"… ({len(names)} in all)"])

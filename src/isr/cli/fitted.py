@@ -1,0 +1,162 @@
+"""The end of ``isr fit``: the model is saved, then its equations, front, scores and checks are shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from isr.cli.models import check_model
+from isr.cli.output import heading, indented, print_json, table
+from isr.cli.show import checks_as_data, describe, described, raise_if_failed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from isr.expressions.check import CheckResult
+    from isr.storage import Bundle
+
+Rows = tuple["pd.DataFrame", "pd.DataFrame | None"]
+# Longer equations are named, not printed; `isr show` prints them.
+MOST_CONSTANTS = 150
+N_CHECKED = 1000
+
+
+def conclude(
+    estimator: Any,
+    rows: Rows,
+    out: Path,
+    data: Path,
+    *,
+    as_json: bool,
+    units: Mapping[str, str],
+    provenance: Mapping[str, Any],
+) -> None:
+    """Save a fitted estimator and print what was found.
+
+    Args:
+        estimator: The fitted estimator.
+        rows: What it was fitted to.
+        out: Where the model goes.
+        data: Where the rows came from.
+        as_json: Whether to print JSON.
+        units: Unit of a variable, by name.
+        provenance: What the file should say of where it comes from.
+    """
+    from isr.storage import save_bundle
+
+    scores = _scores(estimator, rows)
+    digest = hashlib.sha256(data.read_bytes()).hexdigest()
+    history = {k: list(v) for k, v in estimator.history_.frame().to_dict("list").items()}
+    facts = {
+        **provenance, "data": data.name, "SHA-256 of the data file": digest, "rows": len(rows[0]),
+        "scores": scores, "history": history,
+    }  # fmt: skip
+    bundle = estimator.to_bundle()
+    bundle = dataclasses.replace(
+        bundle,
+        y_names=() if rows[1] is None else tuple(rows[1].columns),
+        units={**bundle.units, **units},
+        metadata={**bundle.metadata, **facts},
+    )
+    save_bundle(bundle, out)
+    result = _checked(bundle, rows)
+    if as_json:
+        print_json(
+            {"out": str(out), **described(bundle), "status": str(estimator.status_), "scores": scores,
+             "checks": checks_as_data(result)}
+        )  # fmt: skip
+    else:
+        _print(bundle, scores, result, out, data, str(estimator.status_))
+    raise_if_failed(result)
+
+
+def _scores(estimator: Any, rows: Rows) -> dict[str, float]:
+    """Held-out scores of the chosen model, with a simple one beside it."""
+    if rows[1] is not None and hasattr(estimator, "formulas_"):
+        errors = estimator.fit_.front[estimator.chosen_].held_out_rows  # squared, in units of y's variance
+        return {"held_out_r2": 1.0 - float(np.mean(errors)) / rows[1].shape[1]}
+    return _nats(estimator, rows)
+
+
+def _nats(estimator: Any, rows: Rows) -> dict[str, float]:
+    """Nats a held-out row, and those of a normal law of x, given y by linear regression: what a model should beat."""
+    from isr.estimators.rows import Pairs, prepare
+
+    y = None if rows[1] is None else rows[1].to_numpy()
+    noise = getattr(estimator, "noise_", None)
+    split = prepare(Pairs(rows[0].to_numpy(), y=y, noise=noise), seed=estimator.seed_, isotropic=False)
+    losses = -estimator.flow_.log_prob(split.raw_held_out, split.raw_y_held_out)
+    residual = _residual(split.raw_train, split.raw_y_train, split.raw_train, split.raw_y_train)
+    covariance = np.atleast_2d(np.cov(residual.T))
+    left = _residual(split.raw_train, split.raw_y_train, split.raw_held_out, split.raw_y_held_out)
+    normal = 0.5 * np.sum(left * np.linalg.solve(covariance, left.T).T, axis=1)
+    normal = normal + 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    return {
+        "held_out_nats": float(np.mean(losses)),
+        "standard_error": float(np.std(losses) / np.sqrt(len(losses))),
+        "normal_law_nats": float(np.mean(normal)),
+    }
+
+
+def _residual(x: np.ndarray, y: np.ndarray | None, new_x: np.ndarray, new_y: np.ndarray | None) -> np.ndarray:
+    """What a linear regression of x on y leaves of new rows; of x alone, their distance from the mean."""
+    known = np.ones((len(x), 1)) if y is None else np.column_stack([np.ones(len(x)), y])
+    new = np.ones((len(new_x), 1)) if new_y is None else np.column_stack([np.ones(len(new_x)), new_y])
+    return new_x - new @ np.linalg.lstsq(known, x, rcond=None)[0]
+
+
+def _checked(bundle: Bundle, rows: Rows) -> CheckResult:
+    x = rows[0].to_numpy()[:N_CHECKED]
+    return check_model(bundle, x, None if rows[1] is None else rows[1].to_numpy()[:N_CHECKED])
+
+
+def _print(
+    bundle: Bundle, scores: Mapping[str, float], result: CheckResult, out: Path, data: Path, status: str
+) -> None:
+    from isr.cli.models import equations_of, front_of
+    from isr.cli.show import print_front
+
+    equations = equations_of(bundle)
+    if equations.n_constants <= MOST_CONSTANTS:
+        describe(bundle, ["forward"])
+    else:
+        typer.echo(
+            f"{bundle.kind}: {equations.n_constants} constants, too long to print; isr show {out} does"
+        )
+        print_front(front_of(bundle))
+    heading("Held-out rows")
+    if "held_out_r2" in scores:
+        indented(f"R² = {scores['held_out_r2']:.6g}")
+    else:
+        named = {
+            "this model": f"{scores['held_out_nats']:.4f} ± {scores['standard_error']:.4f}",
+            "a normal law": f"{scores['normal_law_nats']:.4f}",
+        }
+        table([{"-log density of x, nats a row": k, "lower is better": v} for k, v in named.items()])
+    heading("The equations against the model")
+    indented(str(result))
+    heading(f"Saved: {out}")
+    indented(f"status: {status}")
+    heading("Next")
+    indented("\n".join(_next(bundle, out, data)))
+
+
+def _next(bundle: Bundle, out: Path, data: Path) -> list[str]:
+    from isr.model.flow import Flow
+
+    shown = f"isr show {out} --inverse" if isinstance(bundle.model, Flow) else f"isr show {out} --latex"
+    draws = f"isr predict {out} {data}"
+    if isinstance(bundle.model, Flow):
+        training = bundle.metadata.get("training")
+        draws = f"isr sample {out} -n 1000 --out samples.csv"
+        if isinstance(training, Mapping):
+            values = [f"{n}={v:.4g}" for n, v in zip(bundle.y_names, training["shift"], strict=True)]
+            y = f"--y {','.join(values)}" if len(values) <= 6 else "--y-file measured.csv"
+            draws = f"isr posterior {out} {y}"
+    return [shown, draws, f"isr report {out} --data {data}", f"isr export {out} --lang c"]

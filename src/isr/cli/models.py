@@ -1,0 +1,132 @@
+"""Saved models as the commands use them: opened, at a chosen complexity, with equations of either kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isr.data.files import did_you_mean
+
+if TYPE_CHECKING:
+    from isr.expressions import Expressions
+    from isr.expressions.check import CheckResult
+    from isr.expressions.formulas import FormulaExpressions
+    from isr.storage import Bundle
+
+
+def open_model(path: Path, complexity: int | None = None) -> Bundle:
+    """Return a saved model; with ``complexity``, the best of its front no more complex than that."""
+    from isr.storage import load
+
+    if not path.exists():
+        near = [p.name for p in path.parent.glob("*.isr")] if path.parent.is_dir() else []
+        raise FileNotFoundError(f"there is no file {path}{did_you_mean(path.name, near)}; isr fit makes one")
+    bundle = _named(load(path))
+    return bundle if complexity is None else _at_complexity(bundle, complexity, path)
+
+
+def _named(bundle: Bundle) -> Bundle:
+    """The model with a name for every variable, x1, x2, … where the file has none."""
+    from isr.model.flow import Flow
+
+    model: Any = bundle.model
+    n_x, n_y = (
+        (model.dim, model.condition_dim) if isinstance(model, Flow) else (model.n_inputs, model.n_outputs)
+    )
+    y = ("y",) if n_y == 1 and not isinstance(model, Flow) else tuple(f"y{i + 1}" for i in range(n_y))
+    x_names = bundle.x_names or tuple(f"x{i + 1}" for i in range(n_x))
+    return replace(bundle, x_names=x_names, y_names=bundle.y_names or y)
+
+
+def _at_complexity(bundle: Bundle, complexity: int, path: Path) -> Bundle:
+    rows = front_of(bundle)
+    fitting = [i for i, row in enumerate(rows) if row["complexity"] <= complexity]
+    if not fitting:
+        simplest = f"; the simplest on its front has {rows[0]['complexity']}" if rows else ""
+        raise ValueError(f"{path} holds no model of complexity {complexity} or less{simplest}")
+    index = fitting[-1]
+    if rows[index]["chosen"]:
+        return bundle
+    model = bundle.others.get(f"front {index}")
+    if model is None:
+        raise ValueError(
+            f"{path} does not hold the model of complexity {rows[index]['complexity']}, only its figures; "
+            "fit again to save the whole front"
+        )
+    front = dict(bundle.metadata["front"])
+    front["chosen"] = [i == index for i in range(len(rows))]
+    return replace(bundle, model=model, metadata={**bundle.metadata, "front": front})
+
+
+def front_of(bundle: Bundle) -> list[dict[str, Any]]:
+    """Return the points of a model's front, from simple to complex; empty where the file has none."""
+    columns = bundle.metadata.get("front") or {}
+    names = [name for name in ("complexity", "nll", "n_parameters", "chosen") if name in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*(columns[n] for n in names), strict=True)]
+
+
+def equations_of(bundle: Bundle) -> Expressions | FormulaExpressions:
+    """Return the equations of a flow or of a regressor."""
+    from isr.expressions.formulas import formula_expressions
+    from isr.model.formula import Formulas
+
+    if isinstance(bundle.model, Formulas):
+        return formula_expressions(bundle.model, bundle.x_names, bundle.y_names)
+    return bundle.expressions
+
+
+def written(equations: Expressions | FormulaExpressions, direction: str, form: str = "text") -> str:
+    """Return equations of one direction as text for the eye, plain text or LaTeX."""
+    from isr.expressions import Expressions
+
+    flow = isinstance(equations, Expressions)
+    if not flow and direction == "inverse":
+        raise ValueError(
+            "a regressor's formulas have no inverse; leave --inverse out, or fit with --method isr"
+        )
+    where = (direction,) if flow else ()
+    if form == "latex":
+        return equations.latex(*where)  # type: ignore[call-arg]
+    return equations.text(*where, unicode=form == "pretty")  # type: ignore[call-arg]
+
+
+def predict_rows(bundle: Bundle, rows: Any) -> Any:
+    """Return y for rows of x, from a regressor or the surrogate of an ISR model."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from isr.model.formula import Formulas
+
+    if isinstance(bundle.model, Formulas):
+        with jax.enable_x64(True):
+            outputs = jax.vmap(bundle.model, in_axes=-1, out_axes=-1)(jnp.asarray(np.asarray(rows, float).T))
+            return np.asarray(outputs[0]).T
+    if not bundle.flow.n_observed:
+        raise ValueError(
+            f"a {bundle.kind} predicts no y from x; isr predict works with models of --method isr, inn and eql, "
+            "and isr posterior or isr sample with this one"
+        )
+    return bundle.flow.forward(rows)[0][:, : bundle.flow.n_observed]
+
+
+def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:
+    """Return how well equations and model agree, both ways where there are two."""
+    import numpy as np
+
+    from isr.expressions.check import CheckResult, CheckRow, check
+    from isr.expressions.formulas import FormulaExpressions
+
+    equations = equations_of(bundle)
+    if not isinstance(equations, FormulaExpressions):
+        return check(
+            bundle.flow, equations, rows=rows, y=y if bundle.flow.condition_map is not None else None
+        )
+    x = np.random.default_rng(0).normal(size=(1000, len(equations.x_names))) if rows is None else rows
+    found, expected = equations.evaluate(x), predict_rows(bundle, x)
+    both = np.isfinite(expected) & np.isfinite(found)
+    scale = np.abs(expected) + np.std(expected[both.all(axis=1)], axis=0) + 1e-300
+    same = both | (np.isfinite(expected) == np.isfinite(found))
+    error = float(np.max(np.where(both, np.abs(found - expected) / scale, 0.0))) if same.all() else np.inf
+    return CheckResult((CheckRow("formulas = model", error, 1e-9, len(x)),))

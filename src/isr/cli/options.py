@@ -1,0 +1,65 @@
+"""What several commands take: the model file, --json, --force, and texts such as ``p1=0.1,p2=0.3``."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.isr", help="A saved model.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object for machines, nothing else.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything drawn.")]
+Complexity = Annotated[
+    int | None, typer.Option(min=0, help="Use the best model of the front no more complex than this.")
+]
+
+
+def names_in(text: str) -> list[str]:
+    """Return comma-separated names; one with a comma in it stands in double quotes.
+
+    Example:
+        >>> names_in('depth, "speed, m/s"')
+        ['depth', 'speed, m/s']
+    """
+    fields = next(csv.reader([text], skipinitialspace=True), [])
+    return [name.strip() for name in fields if name.strip()]
+
+
+def pairs_in(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
+    """Return ``name=value`` texts, comma-separated or one by one, as a mapping.
+
+    Args:
+        texts: What the user gave, once or several times.
+        option: Its name, for the error message.
+        example: How it should look.
+
+    Example:
+        >>> pairs_in(["depth=200:240,speed=1500:", "p (Pa)=0:"], "--bounds", "depth=200:240")
+        {'depth': '200:240', 'speed': '1500:', 'p (Pa)': '0:'}
+    """
+    found: dict[str, str] = {}
+    for piece in (name for text in texts for name in names_in(text)):
+        name, equals, value = (part.strip() for part in piece.rpartition("="))
+        if not equals or not name or not value:
+            raise ValueError(f"{option} cannot read {piece!r}; write it as {option} {example}")
+        if name in found:
+            raise ValueError(f"{option} names {name!r} twice; give one value")
+        found[name] = value
+    return found
+
+
+def numbers_in(texts: Iterable[str], option: str, example: str) -> dict[str, float]:
+    """Return ``name=number`` texts as a mapping; see `pairs_in`."""
+    return {name: number(value, option, name) for name, value in pairs_in(texts, option, example).items()}
+
+
+def number(text: str, option: str, name: str) -> float:
+    """Return the number that ``text`` stands for, or say whose value cannot be read."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{option} needs a number for {name!r}, got {text!r}") from None

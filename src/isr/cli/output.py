@@ -1,0 +1,111 @@
+"""What commands print and write: headings, tables and JSON on stdout, files in one step and never over others."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE_ENDINGS = (".csv", ".parquet")
+
+
+def heading(text: str) -> None:
+    """Print a heading, bold on a terminal."""
+    typer.secho(f"\n{text}", bold=True)
+
+
+def indented(text: str) -> None:
+    """Print text two columns in; long lines are left to the terminal."""
+    for line in text.splitlines():
+        typer.echo(f"  {line}")
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows under their keys, numbers to the right with four digits."""
+    keys = list(rows[0])
+    cells = [[_cell(row[k]) for k in keys] for row in rows]
+    right = [all(isinstance(row[k], int | float) for row in rows) for k in keys]
+    widths = [max(len(k), *(len(line[i]) for line in cells)) for i, k in enumerate(keys)]
+    for line in (keys, *cells):
+        padded = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)]
+        typer.echo(f"  {'  '.join(padded)}".rstrip())
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "*" if value else ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def print_json(content: Any) -> None:
+    """Print one JSON object; numbers that are not finite become null."""
+    typer.echo(json.dumps(_plain(content), ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def refuse_existing(path: Path | None, force: bool) -> None:
+    """Raise before any work is done where a file could not be written."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give a file name inside it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it first")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"the folder {path.parent} cannot be written to; choose another")
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists already; choose another name or pass --force")
+
+
+def write_in_one_step(path: Path, write: Callable[[Path], Any]) -> None:
+    """Let ``write`` fill a file beside ``path`` and give it that name once it is whole."""
+    temporary = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:
+    """Raise where the ending of a file to write is not known."""
+    if path is not None and path.suffix.lower() not in known:
+        raise ValueError(
+            f"{option} cannot write {path.suffix or 'a file without ending'!r}; known: {', '.join(known)}"
+        )
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame as CSV with every digit, or as Parquet, by the ending of the name."""
+    if path.suffix.lower() == ".parquet":
+        write_in_one_step(path, lambda target: frame.to_parquet(target, index=False))
+    else:
+        write_in_one_step(path, lambda target: frame.to_csv(target, index=False))
+
+
+def print_frame(frame: pd.DataFrame, as_json: bool) -> None:
+    """Print rows as CSV, or as one JSON object with a list for each column."""
+    if as_json:
+        print_json(frame.to_dict("list"))
+    else:
+        typer.echo(frame.to_csv(index=False), nl=False)

@@ -1,0 +1,146 @@
+"""The formulas of a regressor as equations: text, LaTeX, and code with one function an output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import sympy
+from jaxtyping import Float
+from sympy.printing.numpy import JaxPrinter, NumPyPrinter
+
+from isr.data.names import symbol_names
+from isr.expressions.evaluate import evaluate
+from isr.expressions.latex import latex
+from isr.expressions.program import Program
+from isr.expressions.text import text
+from isr.model.formula import Formulas, complexity, express
+from isr.model.sigmoid import written_out
+
+
+@dataclass(frozen=True)
+class FormulaExpressions:
+    """The equations of a regressor, ``y = f(x)``; they have no inverse and no density.
+
+    Args:
+        formulas: The model.
+        x_names: Display names of its inputs.
+        y_names: Display names of its outputs.
+    """
+
+    formulas: Formulas
+    x_names: tuple[str, ...]
+    y_names: tuple[str, ...]
+
+    @cached_property
+    def program(self) -> Program:
+        """The formulas as a program without intermediates."""
+        names = symbol_names([*self.x_names, *self.y_names])
+        symbols = [sympy.Symbol(name, real=True) for name in names]
+        inputs, outputs = tuple(symbols[: len(self.x_names)]), tuple(symbols[len(self.x_names) :])
+        constants = [_number(float(c)) for c in np.asarray(self.formulas.constants, np.float64)]
+        return Program(
+            inputs=inputs,
+            conditions=(),
+            assignments=(),
+            outputs=tuple(express(tree, inputs, constants) for tree in self.formulas.trees),
+            log_det=sympy.S.Zero,
+            output_symbols=outputs,
+            labels=dict(zip(names, (*self.x_names, *self.y_names), strict=True)),
+        )
+
+    @property
+    def complexity(self) -> int:
+        """What the formulas cost: 1 a constant or input, each operation its primitive's cost."""
+        return sum(complexity(tree) for tree in self.formulas.trees)
+
+    @property
+    def n_constants(self) -> int:
+        """How many learned numbers stand in the formulas."""
+        return len(self.formulas.constants)
+
+    def evaluate(self, rows: Float[np.ndarray, "n inputs"]) -> Float[np.ndarray, "n outputs"]:
+        """Return the outputs for rows of x, from the equations alone."""
+        return evaluate(self.program, rows)[0]
+
+    def text(self, *, digits: int | None = 4, unicode: bool = False) -> str:
+        """Return the formulas as text, one line an output; without ``unicode`` SymPy can read each line."""
+        # A regressor has no log-determinant, the last equation of every program.
+        lines = text(self.program, digits=digits, unicode=unicode).split("\n")[:-1]
+        return "\n".join(
+            line if line.startswith("#") else re.sub(" += ", " = ", line, count=1) for line in lines
+        )
+
+    def latex(self, *, digits: int = 4) -> str:
+        """Return the formulas as a LaTeX ``align*`` environment."""
+        rows = latex(self.program, digits=digits)
+        return rows.replace(" \\\\\n\\ln \\left| \\det J \\right| &= 0", "")
+
+    def code(self, language: str) -> str:
+        """Return the formulas as source: ``"python"`` (NumPy), ``"jax"``, ``"c"`` (C99) or ``"javascript"``."""
+        if language not in _SHAPES:
+            raise ValueError(f"no code for language {language!r}; known: {', '.join(_SHAPES)}")
+        arguments = [s.name for s in self.program.inputs]
+        functions = [
+            _SHAPES[language](symbol.name, arguments, written_out(value))
+            for symbol, value in zip(self.program.output_symbols, self.program.outputs, strict=True)
+        ]
+        return "\n".join([_HEADERS[language], *functions])
+
+
+def formula_expressions(
+    formulas: Formulas, x_names: Sequence[str] = (), y_names: Sequence[str] = ()
+) -> FormulaExpressions:
+    """Return the equations of a regressor.
+
+    Args:
+        formulas: The model.
+        x_names: Of its inputs; x1, x2, … when left out.
+        y_names: Of its outputs; y or y1, y2, … when left out.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> law = Formulas(jnp.array([2.0]), (("mul", ("constant", 0), ("pow", ("input", 0), 2)),), 1, 1)
+        >>> print(formula_expressions(law, ["length"], ["area"]).text())
+        area = 2*length**2
+    """
+    n = formulas.n_outputs
+    outputs = tuple(y_names) or (("y",) if n == 1 else tuple(f"y{i + 1}" for i in range(n)))
+    return FormulaExpressions(
+        formulas, tuple(x_names) or tuple(f"x{i + 1}" for i in range(formulas.n_inputs)), outputs
+    )
+
+
+def _number(value: float) -> sympy.Expr:
+    return sympy.Integer(int(value)) if value.is_integer() else sympy.Float(value)
+
+
+def _python(name: str, arguments: Sequence[str], value: sympy.Expr) -> str:
+    body = NumPyPrinter({"fully_qualified_modules": True}).doprint(value)
+    return f"\ndef {name}({', '.join(arguments)}):\n    return {body}\n"
+
+
+def _jax(name: str, arguments: Sequence[str], value: sympy.Expr) -> str:
+    body = JaxPrinter({"fully_qualified_modules": True}).doprint(value)
+    return f"\ndef {name}({', '.join(arguments)}):\n    return {body}\n"
+
+
+def _c(name: str, arguments: Sequence[str], value: sympy.Expr) -> str:
+    body = sympy.ccode(value, standard="c99")
+    return f"double {name}({', '.join(f'double {a}' for a in arguments)})\n{{\n    return {body};\n}}\n"
+
+
+def _javascript(name: str, arguments: Sequence[str], value: sympy.Expr) -> str:
+    return f"export function {name}({', '.join(arguments)}) {{\n  return {sympy.jscode(value)};\n}}\n"
+
+
+_SHAPES = {"python": _python, "c": _c, "javascript": _javascript, "jax": _jax}
+_HEADERS = {
+    "python": "import numpy\n",
+    "c": "#include <math.h>\n",
+    "javascript": "// One function an output.\n",
+    "jax": "import jax\nimport jax.numpy\n",
+}

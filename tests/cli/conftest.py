@@ -1,0 +1,89 @@
+"""Tiny models of each kind, fitted once, and a way to run commands in this process."""
+
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import isr
+from isr.cli import main
+from isr.estimators.settings import Effort
+from isr.model.formula import Formulas
+from isr.pruning.front import Point
+from isr.training.history import History
+
+TINY = {
+    "n_layers": 1, "n_restarts": 1, "effort": Effort(30, 0, 0), "random_state": 0, "verbose": False,
+    "primitives": {"constant": 1, "id": 1, "square": 1},
+}  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Run a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Outcome:
+        with pytest.raises(SystemExit) as leave:
+            main([str(a) for a in arguments])
+        return Outcome(leave.value.code, *capsys.readouterr())
+
+    return run
+
+
+def rows() -> pd.DataFrame:
+    """200 rows of a depth and a speed, with what two instruments read."""
+    rng = np.random.default_rng(0)
+    depth, speed = rng.uniform(200, 240, 200), rng.uniform(1500, 1600, 200)
+    d, s = (depth - 220) / 20, (speed - 1550) / 50
+    return pd.DataFrame({"depth": depth, "speed": speed, "p1": d + s / 2, "p2": d - s})
+
+
+@pytest.fixture(scope="session")
+def regressor() -> isr.EQLRegressor:
+    """A regressor with a front of two laws for p1, put together by hand since a fit takes long."""
+    slope = ("add", ("constant", 0), ("mul", ("constant", 1), ("input", 0)))
+    law = ("add", *slope[1:], ("mul", ("constant", 2), ("input", 1)), ("call", "sin2pi", ("input", 0)))
+    laws = [
+        Formulas(jnp.array([-11.0, 0.05]), (slope,), 1, 2),
+        Formulas(jnp.array([-26.5, 0.05, 0.01]), (law,), 1, 2),
+    ]
+    front = [
+        Point(law, 5 + 8 * i, 2 + i, 0.1 - i, 0.1 - i, np.zeros(3), np.zeros(2 + i), np.arange(2 + i))
+        for i, law in enumerate(laws)
+    ]
+    model = isr.EQLRegressor()
+    model.feature_names_in_, model.n_features_in_ = np.array(["depth", "speed"], dtype=object), 2
+    model.fit_ = SimpleNamespace(front=front, chosen=1, errors=np.zeros(3), n_train=160)
+    model.status_, model.seed_, model.history_ = "converged", 0, History()
+    model._use(1)
+    return model
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory, regressor):
+    """Paths of saved models by method, and of the rows they were fitted to."""
+    folder, frame = tmp_path_factory.mktemp("models"), rows()
+    x, y = frame[["depth", "speed"]], frame[["p1"]]
+    dense = {**TINY, "n_blocks": 1, "penalty": None}
+    fitted = {
+        "flow": isr.SymbolicFlow(**dense).fit(x),
+        "cisr": isr.ConditionalISR(**dense, units={"depth": "m"}).fit(x, y),
+        "isr": isr.ISR(**dense).fit(x, y),
+        "eql": regressor,
+    }
+    for name, model in fitted.items():
+        model.save(folder / f"{name}.isr")
+    frame.to_csv(folder / "rows.csv", index=False)
+    return {name: folder / f"{name}.isr" for name in fitted} | {"rows": folder / "rows.csv"}

@@ -1,0 +1,112 @@
+"""Rows from files: the same whatever the format, and a sentence for everything that can be wrong with them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from isr.data.files import match_columns, numeric_columns, read_rows
+
+FRAME = pd.DataFrame({"depth": [200.0, 210.5, 220.25], "p1": [1.0, -2.0, 3e-7]})
+
+
+def write(path, frame):
+    if path.suffix == ".parquet":
+        frame.to_parquet(path)
+    elif path.suffix == ".npz":
+        np.savez(path, **{name: frame[name].to_numpy() for name in frame})
+    else:
+        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+    return path
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.parquet", "rows.npz"])
+def test_every_format_gives_the_same_rows(name, tmp_path):
+    path = write(tmp_path / name, FRAME)
+    pd.testing.assert_frame_equal(numeric_columns(read_rows(path), list(FRAME), source=path), FRAME)
+
+
+@pytest.mark.parametrize("text", ["a;b\n1;2\n", "\ufeffa, b\n1, 2\n", "a\tb\n1\t2\n", '"a",b\r\n1,2\r\n'])
+def test_separators_marks_and_line_ends_are_told_apart(text, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(text, encoding="utf-8", newline="")
+    assert read_rows(path).to_dict("list") == {"a": [1], "b": [2]}
+
+
+def test_matrices_and_complex_arrays_become_columns(tmp_path):
+    path = tmp_path / "rows.npz"
+    np.savez(path, x=np.ones((3, 2)), p=np.full(3, 1 + 2j))
+    assert read_rows(path).iloc[0].to_dict() == {"x1": 1.0, "x2": 1.0, "p_re": 1.0, "p_im": 2.0}
+
+
+def test_a_text_column_nobody_asked_for_does_no_harm(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("site,a\nnorth,1\n")
+    assert numeric_columns(read_rows(path), ["a"], source=path).to_dict("list") == {"a": [1.0]}
+
+
+def test_patterns_stand_for_columns_and_a_name_goes_before_a_pattern():
+    assert match_columns(["p1", "p2", "q*"], ["p*", "q*", "p1"], source="rows") == ["p1", "p2", "q*"]
+
+
+CONTENTS = {
+    "no rows": ("a,b\n", "has 0 rows and 2 columns"),
+    "nothing": ("", "rows.csv is empty; it needs a line of column names"),
+    "short row": ("a,b\n1,2\n3\n", "line 3 of .*rows.csv has 1 values, but the first line names 2 columns"),
+    "long row": ("a,b\n1,2\n3,4\n5,6,7\n", "line 4 of .*rows.csv has 3 values, but the first line names 2"),
+    "all rows long": ("a,b\n1,2,3\n4,5,6\n", "line 2 of .*rows.csv has 3 values"),
+    "no names": ("1,2\n3,4\n", "the first line of .*rows.csv holds numbers; it must hold the names"),
+    "twice": ("a,a\n1,2\n", "has several columns called 'a'"),
+    "text": ("a,b\n1,2\n1,oops\n", "column 'b' of .*rows.csv is not numeric: row 2 holds 'oops'"),
+    "commas": ("a;b\n1,5;2\n", "row 1 holds '1,5' .*; write decimal points, not commas"),
+    "missing": ("a,b\n1,2\n,3\n", r"column 'a' of .* has no value in row 2 \(1 of 2 rows"),
+    "infinite": ("a,b\n1,2\ninf,3\n", "column 'a' of .* has an infinite value in row 2"),
+}
+
+
+@pytest.mark.parametrize(("content", "sentence"), CONTENTS.values(), ids=CONTENTS.keys())
+def test_what_is_wrong_with_a_csv_file_is_said(content, sentence, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=sentence):
+        numeric_columns(read_rows(path), ["a", "b"], source=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        ("rows.csv", "größe\n1\n".encode("latin-1"), "is not UTF-8 text .byte 0xf6 at 2.; save it as UTF-8"),
+        ("rows.csv", b"a,b\n1,\xff\n", "is not UTF-8 text"),
+        ("rows.xlsx", b"PK", "cannot tell what .*rows.xlsx holds from its ending '.xlsx'; known: .csv"),
+        ("rows.parquet", b"not parquet", "is not a Parquet file, or damaged"),
+        ("rows.npz", b"not an archive", "cannot be read as a NumPy archive"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(name, data, sentence, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=sentence):
+        read_rows(path)
+
+
+def test_arrays_of_different_lengths_are_refused(tmp_path):
+    np.savez(tmp_path / "rows.npz", a=np.ones(3), b=np.ones(2))
+    with pytest.raises(ValueError, match=r"differ in length \(a 3, b 2\)"):
+        read_rows(tmp_path / "rows.npz")
+
+
+def test_a_pickle_in_an_archive_is_not_opened(tmp_path):
+    np.savez(tmp_path / "rows.npz", a=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="cannot be read as a NumPy archive"):
+        read_rows(tmp_path / "rows.npz")
+
+
+def test_a_missing_file_or_column_names_its_neighbour(tmp_path):
+    path = write(tmp_path / "rows.csv", FRAME)
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*row.csv \(did you mean 'rows.csv'\?\)"):
+        read_rows(tmp_path / "row.csv")
+    with pytest.raises(
+        ValueError, match=r"no column 'Dept' \(did you mean 'depth'\?\); its columns are 'depth', 'p1'"
+    ):
+        numeric_columns(read_rows(path), ["Dept"], source=path)
+    with pytest.raises(IsADirectoryError, match="is a folder; name the file inside it"):
+        read_rows(tmp_path)

@@ -1,0 +1,272 @@
+"""The commands that read a saved model: show, check, export, posterior, sample, predict, report."""
+
+import importlib
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import sympy
+
+import isr
+from isr.expressions.check import CheckResult, CheckRow
+from isr.inference.saved import from_bundle
+from isr.storage import Bundle, load, save_bundle
+
+EVERY = ["flow", "cisr", "isr", "eql"]
+
+
+def frame_of(text):
+    return pd.read_csv(io.StringIO(text))
+
+
+# show ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_show_prints_equations_and_front(kind, run, models):
+    code, out, err = run("show", models[kind])
+    assert (code, err) == (0, "")
+    assert "depth" in out
+    assert "Equations" in out
+    assert "held-out nats" in out
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_shown_text_is_what_sympy_reads(kind, run, models):
+    lines = [line for line in run("show", models[kind], "--text").out.splitlines() if line[0] != "#"]
+    assert all(sympy.sympify(line.split(" = ")[1]) is not None for line in lines)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_show_gives_latex_and_json(kind, run, models):
+    assert run("show", models[kind], "--latex").out.startswith(r"\begin{align*}")
+    shown = json.loads(run("show", models[kind], "--json").out)
+    assert shown["x"] == ["depth", "speed"]
+    assert shown["complexity"] > 0
+    assert ("inverse" in shown["equations"]) == (kind != "eql")
+
+
+def test_units_stand_beside_their_variables(run, models):
+    assert "ConditionalISR of depth (m), speed, given p1" in run("show", models["cisr"]).out
+
+
+def test_show_inverse_is_the_other_direction(run, models):
+    assert (
+        run("show", models["flow"], "--inverse", "--text").out
+        == load(models["flow"]).expressions.text("inverse") + "\n"
+    )
+
+
+def test_show_takes_another_model_of_the_front(run, models):
+    saved = load(models["eql"])
+    front = saved.metadata["front"]
+    assert set(saved.others) == {f"front {i}" for i, chosen in enumerate(front["chosen"]) if not chosen}
+    simplest = json.loads(run("show", models["eql"], "--complexity", front["complexity"][0], "--json").out)
+    assert simplest["complexity"] == front["complexity"][0]
+    assert simplest["front"][0]["chosen"]
+    code, _, err = run("show", models["eql"], "--complexity", 0)
+    assert code == 2
+    assert (
+        f"holds no model of complexity 0 or less; the simplest on its front has {front['complexity'][0]}"
+        in err
+    )
+
+
+# check and export -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_check_passes_for_every_kind(kind, run, models):
+    assert run("check", models[kind], "--data", models["rows"]).code == 0
+    assert json.loads(run("check", models[kind], "--json").out)["passed"]
+
+
+def test_a_failed_check_has_its_own_exit_code(run, models, monkeypatch):
+    monkeypatch.setattr(
+        importlib.import_module("isr.expressions.check"), "check",
+        lambda *a, **k: CheckResult((CheckRow("forward", 1.0, 1e-9, 3),)),
+    )  # fmt: skip
+    code, out, err = run("check", models["flow"])
+    assert code == 4
+    assert "FAILED" in out
+    assert "the equations do not hold: forward: error 1.0e+00" in err
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("language", ["python", "c", "javascript", "jax", "latex"])
+def test_every_model_is_exported_to_every_language(kind, language, run, models):
+    code, out, _ = run("export", models[kind], "--lang", language)
+    assert code == 0
+    assert out.endswith("\n")
+
+
+def test_exported_python_computes_what_the_model_does(run, models, tmp_path):
+    rows = pd.read_csv(models["rows"])
+    space = {}
+    exec(run("export", models["eql"]).out, space)  # noqa: S102
+    predicted = frame_of(run("predict", models["eql"], models["rows"]).out)["y"]
+    np.testing.assert_allclose(space["y"](rows["depth"], rows["speed"]), predicted, rtol=1e-9, atol=1e-12)
+    run("export", models["flow"], "--out", "law.py")
+    space = {}
+    exec((tmp_path / "law.py").read_text(), space)  # noqa: S102
+    x = rows[["depth", "speed"]].to_numpy()
+    np.testing.assert_allclose(space["log_prob"](x), load(models["flow"]).log_prob(x), rtol=1e-9)
+
+
+# posterior and sample ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["cisr", "isr"])
+def test_a_posterior_is_summarised_and_its_draws_written(kind, run, models, tmp_path):
+    code, out, err = run("posterior", models[kind], "--y", "p1=0.3", "-n", 200, "--out", "draws.csv")
+    assert (code, err) == (0, "")
+    assert "given p1 = 0.3" in out
+    assert "map" in out
+    drawn = pd.read_csv(tmp_path / "draws.csv")
+    np.testing.assert_array_equal(drawn, from_bundle(load(models[kind]), [0.3]).sample(200))
+
+
+def test_a_posterior_as_json_agrees_with_its_draws(run, models):
+    drawn = frame_of(run("sample", models["cisr"], "--y", "p1=0.3", "-n", 200).out)
+    (found,) = json.loads(run("posterior", models["cisr"], "--y", "p1=0.3", "-n", 200, "--json").out)[
+        "posteriors"
+    ]
+    assert found["unlike_training_data"] is False
+    assert [row["mean"] for row in found["summary"]] == pytest.approx(drawn.mean().to_list())
+
+
+def test_a_posterior_goes_to_arviz_parquet_and_a_picture(run, models, tmp_path):
+    common = ("posterior", models["isr"], "--y", "p1=0.3", "-n", 100)
+    assert run(*common, "--out", "draws.nc", "--plot", "draws.png").code == 0
+    assert run(*common, "--out", "draws.parquet").code == 0
+    assert (tmp_path / "draws.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "draws.nc").read_bytes()[:4] == b"\x89HDF"
+    assert pd.read_parquet(tmp_path / "draws.parquet").shape == (100, 2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["draws.nc", "draws.parquet", "draws.png"]
+
+
+def test_every_row_of_measurements_has_its_posterior(run, models, tmp_path):
+    (tmp_path / "seen.csv").write_text("p1\n0.3\n-0.3\n")
+    common = ("posterior", models["isr"], "--y-file", "seen.csv", "-n", 50)
+    assert run(*common, "--out", "draws.csv").code == 0
+    assert pd.read_csv(tmp_path / "draws.csv")["observation"].value_counts().to_dict() == {1: 50, 2: 50}
+    (one,) = json.loads(run(*common, "--together", "--json").out)["posteriors"]
+    assert one["n_observations"] == 2
+    assert "hold one posterior, but seen.csv has 2 rows" in run(*common, "--plot", "a.png").err
+
+
+def test_a_measurement_unlike_the_training_data_is_noticed(run, models):
+    code, out, err = run("posterior", models["cisr"], "--y", "p1=90", "-n", 50, "--json")
+    assert code == 0
+    assert err.startswith("warning: y_star is unlike the training data")
+    assert json.loads(out)["posteriors"][0]["unlike_training_data"] is True
+
+
+def test_samples_are_those_of_the_model(run, models):
+    drawn = frame_of(run("sample", models["flow"], "-n", 5, "--seed", 3).out)
+    np.testing.assert_allclose(drawn, load(models["flow"]).sample(5, seed=3), rtol=1e-12)
+    assert list(json.loads(run("sample", models["flow"], "-n", 5, "--json").out)) == ["depth", "speed"]
+
+
+# predict and report -----------------------------------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_the_surrogate(run, models):
+    x = pd.read_csv(models["rows"])[["depth", "speed"]].to_numpy()
+    found = frame_of(run("predict", models["isr"], models["rows"]).out)
+    np.testing.assert_allclose(found["p1"], load(models["isr"]).flow.forward(x)[0][:, 0], rtol=1e-12)
+    one = frame_of(run("predict", models["isr"], "--x", f"speed={float(x[0, 1])},depth={float(x[0, 0])}").out)
+    assert one["p1"][0] == pytest.approx(found["p1"][0])
+
+
+@pytest.mark.parametrize("kind", ["cisr", "eql"])
+def test_a_report_is_written_in_one_step(kind, run, models, tmp_path):
+    code, out, _ = run(
+        "report", models[kind], "--data", models["rows"].with_name("named.csv"), "--out", "a.html"
+    )
+    assert code == 2
+    rows = pd.read_csv(models["rows"]).assign(y=0.0)
+    rows.to_csv("rows.csv", index=False)
+    code, out, _ = run("report", models[kind], "--data", "rows.csv", "--out", "a.html")
+    assert code == 0
+    assert out.startswith("written: a.html")
+    assert "<math" in (tmp_path / "a.html").read_text("utf-8")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "rows.csv"]
+
+
+# What goes wrong --------------------------------------------------------------------------------------------------
+
+WRONG = {
+    "no such model": ("show nothing.isr", "there is no file nothing.isr"),
+    "no model": ("show {rows}", "it is not a model saved by isr"),
+    "two forms": ("show {flow} --latex --text", "exclude each other"),
+    "no inverse": ("show {eql} --inverse", "a regressor's formulas have no inverse"),
+    "no posterior": ("posterior {flow} --y p1=1", "observes nothing, so it has no posterior; isr sample draws"),
+    "no measurement": ("posterior {cisr}", "give one measurement with --y p1=0.1, or rows of them with --y-file"),
+    "other measurement": ("posterior {cisr} --y p9=1", "missing 'p1', unexpected 'p9'"),
+    "no number": ("posterior {cisr} --y p1=deep", "--y needs a number for 'p1', got 'deep'"),
+    "no pair": ("posterior {cisr} --y 0.3", "--y cannot read '0.3'; write it as --y p1=0.1"),
+    "given twice": ("posterior {cisr} --y p1=1 --y p1=2", "--y names 'p1' twice"),
+    "ending": ("posterior {cisr} --y p1=1 --out a.xlsx", "--out cannot write '.xlsx'; known: .csv, .parquet, .nc"),
+    "several of one": ("posterior {cisr} --y-file {rows} --together", "need the prior the model was trained on"),
+    "given nothing": ("sample {cisr}", "this ConditionalISR draws x given y; add --y p1=0.1"),
+    "given too much": ("sample {flow} --y p1=1", "observes nothing; leave --y out"),
+    "no folder": ("sample {flow} --out no/rows.csv", "the folder no does not exist; create it first"),
+    "no density": ("sample {eql}", "holds a Formulas, not a flow"),
+    "no surrogate": ("predict {cisr} {rows}", "a ConditionalISR predicts no y from x; isr predict works with"),
+    "no rows": ("predict {isr}", "give rows of x as a file, or one row with --x"),
+    "wrong x": ("predict {isr} --x depth=1", "--x has 1 column, expected 2: 'depth', 'speed'"),
+    "no columns": ("check {flow} --data {models}", "is a folder; name the file inside it"),
+    "language": ("export {flow} --lang fortran", "'fortran' is not one of 'python', 'c'"),
+    "explorer": ("report {flow} --y p1=1", "this SymbolicFlow observes nothing; leave --y out"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_a_mistake_is_one_line_with_the_remedy(command, sentence, run, models):
+    places = {**models, "models": models["rows"].parent}
+    code, out, err = run(*command.format(**places).split())
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "posterior {cisr} --y p1=1 --out kept", "posterior {cisr} --y p1=1 --plot kept", "sample {flow} --out kept",
+        "predict {isr} {rows} --out kept", "export {flow} --out kept", "report {flow} --out kept",
+        "fit {rows} --out kept",
+    ],
+)  # fmt: skip
+def test_no_file_is_replaced_unless_asked_to(command, run, models, tmp_path):
+    kept = tmp_path / "kept.csv"
+    kept.write_text("mine")
+    code, _, err = run(*command.replace("kept", "kept.csv").format(**models).split())
+    assert code == 2
+    assert "kept.csv exists already; choose another name or pass --force" in err
+    assert kept.read_text() == "mine"
+
+
+def test_a_file_is_replaced_when_asked_to(run, models, tmp_path):
+    (tmp_path / "rows.csv").write_text("mine")
+    assert run("sample", models["flow"], "-n", 3, "--out", "rows.csv", "--force").code == 0
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 4
+
+
+def test_a_plain_flow_without_names_can_be_used(run, tmp_path, key):
+    isr.save(isr.build_flow(key, 2, condition_dim=1), tmp_path / "plain.isr")
+    assert run("posterior", "plain.isr", "--y", "y1=0.1", "-n", 20).code == 0
+    assert "x1" in run("show", "plain.isr").out
+
+
+def test_a_file_that_lacks_the_rest_of_its_front_says_so(run, models, tmp_path):
+    saved = load(models["eql"])
+    save_bundle(Bundle(saved.model, saved.x_names, metadata=saved.metadata), tmp_path / "alone.isr")
+    assert (
+        "only its figures; fit again to save the whole front"
+        in run("show", "alone.isr", "--complexity", 6).err
+    )

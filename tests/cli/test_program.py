@@ -1,0 +1,128 @@
+"""The program itself: help, version, completion, and errors in one line."""
+
+import os
+import subprocess
+import sys
+import types
+import warnings
+
+import pytest
+
+import isr
+from isr.cli import app, main
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as leave:
+        main(list(arguments))
+    return leave.value.code, *capsys.readouterr()
+
+
+@pytest.fixture
+def failing_demo(monkeypatch):
+    def install(error):
+        def run():
+            raise error
+
+        demo = types.ModuleType("isr.demo")
+        demo.run = run
+        monkeypatch.setitem(sys.modules, "isr.demo", demo)
+
+    return install
+
+
+def test_version_is_printed(capsys):
+    assert run(capsys, "--version") == (0, f"isr {isr.__version__}\n", "")
+
+
+def test_help_lists_the_commands(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert "demo" in out
+    assert "--install-completion" in out
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("wrong\n  width"), TypeError("wrong width"), OSError("wrong width")]
+)
+def test_a_mistake_in_the_input_is_one_line_and_exit_code_2(error, failing_demo, capsys):
+    failing_demo(error)
+    assert run(capsys, "demo") == (2, "", "error: wrong width\n")
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "demo"], ["demo", "--debug"]])
+def test_debug_shows_the_traceback_wherever_it_stands(arguments, failing_demo):
+    failing_demo(ValueError("wrong width"))
+    with pytest.raises(ValueError, match="wrong width"):
+        main(arguments)
+
+
+def test_a_fault_of_ours_is_not_dressed_as_a_mistake_of_the_user(failing_demo, capsys):
+    failing_demo(KeyError("inside"))
+    code, _, err = run(capsys, "demo")
+    assert code == 1
+    assert err.startswith("error: unexpected KeyError: 'inside'; this is a fault of isr")
+
+
+def test_an_unknown_command_is_refused_in_one_line(capsys):
+    code, out, err = run(capsys, "nonsense")
+    assert (code, out) == (2, "")
+    assert err == "error: No such command 'nonsense'; see isr --help\n"
+
+
+def test_an_interrupt_has_its_own_exit_code(failing_demo, capsys):
+    failing_demo(KeyboardInterrupt())
+    assert run(capsys, "demo") == (130, "", "error: interrupted\n")
+
+
+def test_a_fit_without_a_model_has_its_own_exit_code(failing_demo, capsys):
+    failing_demo(FloatingPointError("every restart diverged"))
+    assert run(capsys, "demo") == (3, "", "error: every restart diverged\n")
+
+
+def test_a_warning_is_one_line_on_stderr(monkeypatch, capsys):
+    demo = types.ModuleType("isr.demo")
+    demo.run = lambda: warnings.warn("mind\n  the gap", stacklevel=1)
+    monkeypatch.setitem(sys.modules, "isr.demo", demo)
+    assert run(capsys, "demo") == (0, "", "warning: mind the gap\n")
+
+
+@pytest.mark.parametrize("command", [c.name or c.callback.__name__ for c in app.registered_commands])
+def test_every_command_has_help_with_an_example(command, capsys):
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert f"Example: isr {command}" in " ".join(out.split())
+
+
+def test_help_tells_the_exit_codes(capsys):
+    assert "Exit codes: 0 done" in run(capsys, "--help")[1]
+
+
+def test_the_module_runs_as_a_program():
+    done = subprocess.run(
+        [sys.executable, "-m", "isr.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"isr {isr.__version__}\n"
+
+
+def test_the_shell_can_complete_commands_and_methods():
+    def completed(words, index):
+        environment = os.environ | {
+            "_ISR_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(index),
+        }
+        code = "from isr.cli import main; main([])"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        return done.stdout.split()
+
+    assert completed("isr po", 1) == ["posterior"]
+    assert sorted(completed("isr fit rows.csv --method ci", 4)) == ["cinn", "cisr"]
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    code = "from isr.cli import main; main(['--help'])"
+    done = subprocess.run(
+        f'{sys.executable} -c "{code}" | head -c 1', shell=True, capture_output=True, text=True, check=True
+    )
+    assert "Traceback" not in done.stderr

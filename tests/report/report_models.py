@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from isr.demo import banana_law
 from isr.model.affine import Bounded, Standardise
 from isr.model.build import Architecture, build_flow
+from isr.model.coupling import Coupling
+from isr.model.eql import EQL
+from isr.model.flow import Flow
 from isr.model.formula import Formulas
 from isr.problems import kinematics
 from isr.report import Calibration, FrontPoint, gather
@@ -18,6 +20,23 @@ from isr.storage import Bundle
 SHAPE = Architecture(n_blocks=2, n_layers=1)
 SPREAD_X = Standardise((0.0,) * 4, kinematics.PRIOR_STD)
 SPREAD_Y = Standardise((0.0, 1.7), (0.8, 0.3))
+
+
+def banana_law():
+    """The flow whose equations are ``z1 = x0 / 2`` and ``z2 = x1 - 0.2 x0² + 0.8``."""
+    # One hidden square unit a network. s1 = -ln 2, t1 = s2 = 0, t2 = 0.8 - 0.8 v1².
+    with jax.enable_x64(True):
+        first = _one_square(last_weights=(0.0, 0.0), last_biases=(-np.log(2.0), 0.0))
+        second = _one_square(last_weights=(0.0, -0.8), last_biases=(0.0, 0.8))
+    return Flow(Coupling(first, second, split=1, dim=2, clamp=None, guard=None))
+
+
+def _one_square(last_weights, last_biases):
+    """Log-scale and shift, each ``weight * u² + bias``."""
+    used = jnp.array([float(w != 0) for w in last_weights]).reshape(2, 1, 1)
+    weights = (used, jnp.array(last_weights).reshape(2, 1, 1))
+    biases = (jnp.zeros((2, 1)), jnp.array(last_biases).reshape(2, 1))
+    return EQL(weights, biases, library=(("constant", 1), ("square", 1)), skip=False)
 
 
 def arm_flow(shape=SHAPE):

@@ -31,6 +31,6 @@ def test_the_gradient_of_every_flow_is_single_and_finite(form, shape):
     if flow.condition_dim:
         batch["y"] = jnp.asarray(rng.normal(size=(flow.condition_dim, 8)), jnp.float32)
     objective = make_objective(restore, backward=0.1)
-    gradient = jax.grad(objective)(weights.astype(jnp.float32), batch, jax.random.key(1))
+    gradient = jax.grad(objective)(weights.astype(jnp.float32), batch, jax.random.key(1), 0)
     assert gradient.dtype == jnp.float32
     assert jnp.all(jnp.isfinite(gradient))

@@ -157,7 +157,7 @@ def _train(data, held_out, x_scale, library, n_layers, schedule, n_restarts, see
     ]
     _, restore = flatten(networks[0])
 
-    def objective(weights, batch, key):
+    def objective(weights, batch, key, number):
         losses = row_loss(restore(weights), batch)
         if "weight" in batch:
             return jnp.mean(losses * batch["weight"][0])

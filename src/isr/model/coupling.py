@@ -53,7 +53,7 @@ class Coupling(AbstractBijection):
                 raise ValueError(f"{name} must be a positive number or None, got {bound!r}")
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        u1, u2 = x[: self.split], x[self.split :]
+        u1, u2 = jnp.split(x, [self.split])
         s1, t1 = self.scale_and_shift(self.first, u2, condition)
         v1 = u1 * jnp.exp(s1) + t1
         s2, t2 = self.scale_and_shift(self.second, v1, condition)
@@ -61,7 +61,7 @@ class Coupling(AbstractBijection):
         return jnp.concatenate([v1, o2]), jnp.sum(s1) + jnp.sum(s2)
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        v1, o2 = z[: self.split], z[self.split :]
+        v1, o2 = jnp.split(z, [self.split])
         s2, t2 = self.scale_and_shift(self.second, v1, condition)
         u2 = (o2 - t2) * jnp.exp(-s2)
         s1, t1 = self.scale_and_shift(self.first, u2, condition)

@@ -27,15 +27,14 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndar
     arrays, rest = eqx.partition(model, eqx.is_inexact_array)
     leaves, tree = jax.tree.flatten(arrays)
     shapes = [leaf.shape for leaf in leaves]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
 
     def restore(values: Array | np.ndarray) -> Model:
         traced = isinstance(values, Tracer)
-        flat, start, new = values if traced else np.asarray(values), 0, []
-        for shape in shapes:
-            piece = flat[start : start + math.prod(shape)].reshape(shape)
-            new.append(piece if traced else jnp.asarray(piece))
-            start += math.prod(shape)
-        return eqx.combine(jax.tree.unflatten(tree, new), rest)
+        # A split's gradient is one concatenation; that of slices is a sum of as many padded vectors.
+        pieces = jnp.split(values, ends) if traced else np.split(np.asarray(values), ends)
+        new = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=False)]
+        return eqx.combine(jax.tree.unflatten(tree, new if traced else [jnp.asarray(n) for n in new]), rest)
 
     return _joined(leaves), restore
 

@@ -68,6 +68,8 @@ def run(
     everything = records.latest(records.read(out / "densities.jsonl"), "density", "model", "seed", "quick")
     (out / "densities.md").write_text(table([r for r in everything if r["quick"] == quick]))
     figure(last, out / "densities.png")
+    if ("banana", "ISR") in last:
+        curves(last["banana", "ISR"], out / "history.png")
     return rows
 
 
@@ -114,6 +116,17 @@ def table(rows: list[dict[str, Any]]) -> str:
     for (name, label), row in reversed(shown.items()):
         lines += ["", f"**{name}, {label}** (seed {row['seed']})", "", "```", row["equations"][:4000], "```"]
     return "\n".join(lines) + "\n"
+
+
+def curves(model: SymbolicFlow, path: Path) -> None:
+    """Draw the training curves of a fit."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    ax = model.history_.plot()
+    ax.figure.tight_layout()
+    ax.figure.savefig(path, dpi=130)
+    matplotlib.pyplot.close(ax.figure)
 
 
 def figure(models: dict[tuple[str, str], SymbolicFlow], path: Path) -> None:

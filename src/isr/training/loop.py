@@ -19,7 +19,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from isr.training.penalties import AbstractPenalty
 
 Data = dict[str, Float[Array, "width n"]]
-Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray], Float[Array, ""]]
+Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray, Int[Array, ""] | int], Float[Array, ""]]
+"""The mean loss of a batch for flat weights, a key and the number of the step, which may bring in terms in turn."""
 
 
 class State(NamedTuple):
@@ -94,16 +95,16 @@ def make_epoch(
     n_steps_pass = max(1, n_rows // batch_size)
     n_passes = max(1, n_steps // n_steps_pass)
 
-    def loss_of(raw, strength, mask, penalised, batch, key):
+    def loss_of(raw, strength, mask, penalised, batch, key, number):
         n = mask.shape[0]
         weights, gates = raw[:n] * mask, raw[n:]
         k_gate, k_loss = jax.random.split(key)
-        fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss)
+        fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss, number)
         return fit + strength * penalty.value(weights * penalised, gates), fit
 
-    def one_step(raw, moments, skipped, strength, mask, penalised, batch, rate, key):
+    def one_step(raw, moments, skipped, strength, mask, penalised, batch, rate, number, key):
         (_, fit), gradient = jax.value_and_grad(loss_of, has_aux=True)(
-            raw, strength, mask, penalised, batch, key
+            raw, strength, mask, penalised, batch, key, number
         )
         fine = jnp.isfinite(fit) & jnp.all(jnp.isfinite(gradient))
         with jax.numpy_dtype_promotion("standard"):  # Optax mixes its step count with floats
@@ -123,18 +124,18 @@ def make_epoch(
 
         def step(carry, inputs):
             raw, moments, skipped = carry
-            rows, rate, k = inputs
+            rows, rate, number, k = inputs
             batch = {name: jnp.take(values, rows, axis=-1) for name, values in data.items()}
             keys = jax.random.split(k, raw.shape[0])
-            members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, 0))
+            members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, None, 0))
             raw, moments, skipped, fit = members(
-                raw, moments, skipped, strengths, masks, penalised, batch, rate, keys
+                raw, moments, skipped, strengths, masks, penalised, batch, rate, number, keys
             )
             return (raw, moments, skipped), fit
 
         carry = (state.weights, state.optimiser, state.skipped)
         keys = jax.random.split(key, n_steps)
-        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, rates, keys))
+        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, rates, jnp.arange(n_steps), keys))
         return State(raw, moments, skipped), jnp.mean(fits, axis=0)
 
     return epoch
@@ -148,7 +149,7 @@ def make_evaluate(objective: Objective, penalty: AbstractPenalty) -> Callable:
         n = masks.shape[-1]
 
         def member(one, mask):
-            return objective(penalty.gate(one[:n] * mask, one[n:], None), data, key)
+            return objective(penalty.gate(one[:n] * mask, one[n:], None), data, key, 0)
 
         return jax.lax.map(lambda pair: member(*pair), (raw, masks))
 

@@ -8,15 +8,23 @@ from typing import Annotated
 
 import typer
 
+from isr.cli.options import Json
+from isr.cli.output import print_json
+from isr.cli.show import checks_as_data
 
-def demo() -> None:
-    """Build the exact Banana law as a model, print its equations both ways, sample it and check it.
+
+def demo(json: Json = False) -> None:
+    """Show on an example what the package does, and write a page about it.
 
     Example: isr demo
     """
     from isr.demo import run
 
-    run()
+    if not json:
+        run()
+        return
+    result = run(out=lambda text: typer.echo(text, err=True))
+    print_json(checks_as_data(result))
 
 
 class Experiment(StrEnum):
@@ -41,6 +49,7 @@ def reproduce(
         str, typer.Option(help="Comma-separated names of the cases to run; all when left out.")
     ] = "",
     out: Annotated[Path, typer.Option(help="Folder for rows (JSON), tables and figures.")] = Path("results"),
+    json: Json = False,
 ) -> None:
     """Run an experiment of the paper again and write rows, tables and figures.
 
@@ -59,15 +68,24 @@ def reproduce(
         if name not in known:
             raise ValueError(f"unknown case {name!r} of {experiment.value}; known: {', '.join(known)}")
     out.mkdir(parents=True, exist_ok=True)
+
+    def say(text: object) -> None:
+        typer.echo(text, err=json)
+
     if experiment is Experiment.laws:
         laws.run(
             out, laws=[n for n in names or known if n in laws.LAWS],
             functions=[n for n in names or known if n in laws.FUNCTIONS],
-            seeds=range(seeds or 5), function_seeds=range(function_seeds), quick=quick, say=typer.echo,
+            seeds=range(seeds or 5), function_seeds=range(function_seeds), quick=quick, say=say,
         )  # fmt: skip
     elif experiment is Experiment.densities:
-        densities.run(out, names=names or known, seeds=range(seeds or 5), quick=quick, say=typer.echo)
+        densities.run(out, names=names or known, seeds=range(seeds or 5), quick=quick, say=say)
     else:
         runner = kinematics if experiment is Experiment.kinematics else posteriors
-        runner.run(out, names=names or known, seeds=range(seeds or 1), quick=quick, say=typer.echo)
-    typer.echo(f"rows, tables and figures are in {out}")
+        runner.run(out, names=names or known, seeds=range(seeds or 1), quick=quick, say=say)
+    if json:
+        print_json(
+            {"out": str(out), "files": sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())}
+        )
+    else:
+        typer.echo(f"rows, tables and figures are in {out}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,13 +151,14 @@ def _print(
 def _next(bundle: Bundle, out: Path, data: Path) -> list[str]:
     from isr.model.flow import Flow
 
-    shown = f"isr show {out} --inverse" if isinstance(bundle.model, Flow) else f"isr show {out} --latex"
-    draws = f"isr predict {out} {data}"
+    model, rows = shlex.quote(str(out)), shlex.quote(str(data))
+    shown = f"isr show {model} --inverse" if isinstance(bundle.model, Flow) else f"isr show {model} --latex"
+    draws = f"isr predict {model} {rows}"
     if isinstance(bundle.model, Flow):
         training = bundle.metadata.get("training")
-        draws = f"isr sample {out} -n 1000 --out samples.csv"
+        draws = f"isr sample {model} -n 1000 --out samples.csv"
         if isinstance(training, Mapping):
             values = [f"{n}={v:.4g}" for n, v in zip(bundle.y_names, training["shift"], strict=True)]
-            y = f"--y {','.join(values)}" if len(values) <= 6 else "--y-file measured.csv"
-            draws = f"isr posterior {out} {y}"
-    return [shown, draws, f"isr report {out} --data {data}", f"isr export {out} --lang c"]
+            y = f"--y {shlex.quote(','.join(values))}" if len(values) <= 6 else "--y-file measured.csv"
+            draws = f"isr posterior {model} {y}"
+    return [shown, draws, f"isr report {model} --data {rows}", f"isr export {model} --lang c"]

@@ -1,6 +1,7 @@
 """``isr fit``: from a file to a saved model, and what it refuses before any work is done."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -115,17 +116,20 @@ def test_a_mistake_is_one_line_before_any_work(command, sentence, run, models, t
     assert [p.name for p in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_commands_run_as_programs_without_a_terminal(models, tmp_path):
+def test_commands_run_as_programs_without_a_terminal_or_its_signs(models, tmp_path):
     def isr_program(*arguments):
         done = subprocess.run(
             [sys.executable, "-m", "isr.cli", *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path,
-            stdin=subprocess.DEVNULL, encoding="utf-8",
+            stdin=subprocess.DEVNULL, encoding="latin-1", env=os.environ | {"PYTHONIOENCODING": "latin-1"},
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
 
     code, out, err = isr_program("predict", models["eql"], "--x", "depth=220,speed=1550", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["y"] == pytest.approx([0.0], abs=1e-9)
+    code, out, err = isr_program("show", models["flow"])
+    assert (code, err) == (0, "")
+    assert "z? " in out  # for a subscript that this encoding does not have
     code, out, err = isr_program("show", "nothing.isr")
     assert (code, out) == (2, "")
     assert err == "error: there is no file nothing.isr; isr fit makes one\n"

@@ -54,6 +54,15 @@ def test_rows_of_no_weight_do_not_count():
     assert_allclose(model.predict(x), y, atol=1e-6)
 
 
+def test_rows_of_little_weight_hardly_count_in_held_out_figures_either():
+    x, y = FUNCTIONS["linear"].sample(random_state=1)
+    spoiled, weight = y.copy(), np.ones(len(y))
+    spoiled[::4], weight[::4] = 50.0, 1e-12
+    model = quick(n_layers=1).fit(x, spoiled, sample_weight=weight)
+    assert model.front_["nll"].min() < -5
+    assert_allclose(model.predict(x), y, atol=1e-3)
+
+
 UNSUPPORTED = {
     "check_sample_weight_equivalence_on_dense_data": "rows are held out and batched at random, so a row given twice "
     "is not the same as a row of weight two"

@@ -111,6 +111,10 @@ def test_a_simulator_with_a_bounded_prior_never_leaves_its_box():
     assert list(drawn.columns) == ["angle", "size"]
     assert drawn["angle"].between(-1, 1).all()
     assert drawn["size"].between(0.5, 2).all()
+    simulated = model.simulations_
+    y = np.stack([simulated.y.real, simulated.y.imag], axis=2).reshape(len(simulated.x), -1)
+    noisy = y + 0.1 * np.random.default_rng(0).normal(size=y.shape)
+    assert model.front_["nll"].min() == pytest.approx(-model.score(simulated.x, noisy), abs=0.15)
 
 
 def test_frames_keep_their_names():

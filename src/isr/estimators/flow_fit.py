@@ -14,6 +14,7 @@ import numpy as np
 
 from isr.estimators.refine import MAX_CONSTANTS, Polished, eliminate_all, polish, refine, row_losses
 from isr.estimators.rows import Pairs, Rows, prepare
+from isr.estimators.status import DivergedError
 from isr.expressions import extract
 from isr.model.affine import Bounded, Inverted, Standardise
 from isr.model.build import Architecture, build_flow, chart_steps
@@ -118,15 +119,13 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
         points += _refined(members, points, rows, monitor)
     front = _weighed(pareto([p for p in points if np.isfinite(p.held_out_nats)]))
     if not front:
-        raise FloatingPointError(
-            "every restart diverged, so there is no model; check the data for outliers and scale, "
-            "lower the learning rate (effort), or use fewer blocks or layers"
-        )
+        raise DivergedError
     chosen = choose(front, settings.rule, n_rows=len(rows.train))
     polished = _polished(front[chosen], rows, settings.snapping)
     front[chosen] = polished.point
+    front = [_in_nats_of_x(p, rows) for p in front]
     return FlowFit(
-        front, chosen, polished.point.model, polished.errors, polished.labels, population, len(rows.train),
+        front, chosen, front[chosen].model, polished.errors, polished.labels, population, len(rows.train),
         shape.charts,
     )  # fmt: skip
 
@@ -276,6 +275,16 @@ def _weighed(front: list[Point]) -> list[Point]:
         for p in front
     ]
     return pareto(weighed)
+
+
+def _in_nats_of_x(point: Point, rows: Rows) -> Point:
+    """Return a point whose losses, so far those of x opened from its bounds, are those of x itself."""
+    return replace(
+        point,
+        train_nats=point.train_nats - float(np.mean(rows.log_det_train)),
+        held_out_nats=point.held_out_nats - float(np.mean(rows.log_det_held_out)),
+        held_out_rows=point.held_out_rows - rows.log_det_held_out,
+    )
 
 
 def _is_closed(flow: Flow) -> bool:

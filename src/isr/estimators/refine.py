@@ -95,7 +95,7 @@ def _path_points(candidate, row_loss, data, held_out, complexity, acceptable, ti
             continue
         rows = row_losses(model, row_loss, held_out)
         # What tidying folds together (a function of constants alone) is one constant, not several.
-        mean, model = float(np.mean(rows)), tidy(model)
+        mean, model = mean_loss(rows, held_out), tidy(model)
         theta = np.asarray(flatten(model)[0])
         held_out_nats = nats(mean) if np.isfinite(mean) else np.inf
         points.append(
@@ -112,6 +112,11 @@ def row_losses(model: Any, row_loss: RowLoss, data: dict[str, np.ndarray]) -> np
     with jax.enable_x64(True):
         arrays = {name: jnp.asarray(v, jnp.float64) for name, v in data.items() if name != "weight"}
         return np.asarray(_row_losses(cast(model, jnp.float64), arrays, row_loss))
+
+
+def mean_loss(rows: np.ndarray, data: dict[str, np.ndarray]) -> float:
+    """Return the mean of the rows' losses, weighted where the data have weights."""
+    return float(np.average(rows, weights=data["weight"][0] if "weight" in data else None))
 
 
 @eqx.filter_jit
@@ -171,6 +176,6 @@ def polish(
     rows = row_losses(model, row_loss, held_out)
     new = Point(
         model, complexity(model), int(np.count_nonzero(final.start)), fit.nats(final.loss(final.start)),
-        nats(float(np.mean(rows))), rows, final.start, free,
+        nats(mean_loss(rows, held_out)), rows, final.start, free,
     )  # fmt: skip
     return Polished(new, final.standard_errors(final.start, free), labels)

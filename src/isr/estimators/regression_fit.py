@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from isr.data.splits import split_rows
 from isr.estimators.refine import MAX_CONSTANTS, eliminate_all, polish, refine
+from isr.estimators.status import DivergedError
 from isr.model.affine import Standardise, standardise
 from isr.model.eql import EQL, build_eql
 from isr.model.formula import Formulas, complexity
@@ -108,6 +109,8 @@ def fit_regression(
             acceptable=_is_finite(data), tidy=tidy, monitor=monitor, nats=nats,
         )  # fmt: skip
         front = pareto(points)
+        if not front:
+            raise DivergedError
         chosen = choose(front, rule, n_rows=len(split.train))
         front = [replace(p, model=_in_units(p.model, y_scale)) for p in front]
         polished = polish(

@@ -55,6 +55,8 @@ class Rows:
     raw_y_train: np.ndarray | None
     raw_y_held_out: np.ndarray | None
     jitter: tuple[float, ...]
+    log_det_train: np.ndarray
+    log_det_held_out: np.ndarray
 
     @property
     def dim(self) -> int:
@@ -100,7 +102,7 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool) -> Rows:
         seed: Of the split and of the noise that is added once.
         isotropic: Whether all of x gets one and the same scale, as polar coordinates need.
     """
-    x = _opened(pairs.x, pairs.bounds)
+    x, log_det = _opened(pairs.x, pairs.bounds)
     held = int(np.clip(round(HELD_OUT * len(x)), 1, MAX_HELD_OUT)) if len(x) > 1 else 0
     split = split_rows(len(x), held_out=held, random_state=seed)
     scale = standardise(x[split.train])
@@ -111,6 +113,7 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool) -> Rows:
     parts = {
         "bounds": pairs.bounds, "scale": scale, "train": standard[split.train],
         "held_out": standard[split.held_out], "raw_train": x[split.train], "raw_held_out": x[split.held_out],
+        "log_det_train": log_det[split.train], "log_det_held_out": log_det[split.held_out],
     }  # fmt: skip
     if pairs.y is None or pairs.noise is None:
         return Rows(
@@ -135,18 +138,19 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool) -> Rows:
     )
 
 
-def _opened(x: np.ndarray, bounds: Bounded | None) -> np.ndarray:
+def _opened(x: np.ndarray, bounds: Bounded | None) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of x opened from their bounds, and the log-determinant of that."""
     if bounds is None:
-        return x
+        return x, np.zeros(len(x))
     with jax.enable_x64(True):
-        opened = np.asarray(jax.vmap(lambda row: bounds.forward_and_log_det(row)[0])(jnp.asarray(x)))
+        opened, log_det = map(np.asarray, jax.vmap(bounds.forward_and_log_det)(jnp.asarray(x)))
     if not np.all(np.isfinite(opened)):
         column = int(np.flatnonzero(~np.isfinite(opened).all(axis=0))[0])
         raise ValueError(
             f"column {column} of x has values exactly on its bound, where only one side is bounded; "
             "move the bound a little outwards or drop these rows"
         )
-    return opened
+    return opened, log_det
 
 
 def _standardised(values: np.ndarray, scale: Standardise) -> np.ndarray:

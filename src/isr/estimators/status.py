@@ -11,6 +11,16 @@ from sklearn.exceptions import ConvergenceWarning
 from isr.training.population import Population
 
 
+class DivergedError(ValueError):
+    """No member of a population ended with a finite loss, so there is no model."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "every restart diverged, so there is no model; check the data for outliers and scale, lower the "
+            "learning rate (peak of an Effort), or use fewer blocks or layers"
+        )
+
+
 @dataclass(frozen=True)
 class Status:
     """How a fit ended.
@@ -34,10 +44,6 @@ def status_of(population: Population, n_steps: int) -> Status:
     if population.stopped:
         return Status(False, f"the fit ended early: {population.stopped}", "the best model so far is kept")
     alive = np.isfinite(population.held_out)
-    if not alive.any():
-        return Status(
-            False, "every member diverged", "scale the data, lower the learning rate or use fewer layers"
-        )
     share = float(np.max(population.skipped[alive])) / max(1, n_steps)
     if share > 0.1:
         return Status(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from isr.estimators.inverse import ISR, ConditionalISR, InverseModel
@@ -20,7 +21,9 @@ N_TRAIN = 1_000_000
 N_STABILITY = 10_000_000
 # Steps of a hundred rows, the same for all; a sparse model spends them on warm-up, sparsifying and refit.
 DENSE = Effort(100_000, 100_000, 0, peak=2e-3)
-SPARSE = Effort(70_000, 90_000, 40_000, peak=2e-3)
+SPARSE = Effort(60_000, 60_000, 40_000, peak=4e-3)
+# A readable model has at most so many constants in all its equations.
+READABLE = 400
 # Bounded functions: squares of squares, as the paper's library has them, throw one draw in a thousand far away.
 LIBRARY = {"constant": 1, "id": 2, "sin": 4, "sigmoid": 2, "product": 1}
 COMMON: dict[str, Any] = {
@@ -32,7 +35,16 @@ MODELS: dict[str, tuple[type[InverseModel], dict[str, Any]]] = {
     "cINN": (ConditionalISR, {"subnet": "mlp"}),
     "ISR": (ISR, {"penalty": None}),
     "cISR": (ConditionalISR, {"penalty": None}),
-    "cISR readable": (ConditionalISR, {"effort": SPARSE}),
+    "cISR readable": (
+        ConditionalISR,
+        {
+            "effort": SPARSE,
+            "n_blocks": 5,
+            "n_layers": 1,
+            "backward": 0.3,
+            "primitives": {"constant": 1, "sin": 2, "product": 1},
+        },
+    ),
 }
 # Err_post / Err_resim of the paper's table.
 PAPER = {
@@ -86,6 +98,8 @@ def run(
                 "experiment": "kinematics", "model": name, "seed": seed, "quick": quick, "seconds": seconds,
                 **judge(model, targets, n_stability=100_000 if quick else N_STABILITY),
             }  # fmt: skip
+            if name == "cISR readable":
+                row["front"] = judge_front(model, targets)
             records.append(out / "kinematics.jsonl", row)
             model.save(out / f"kinematics-{name.replace(' ', '-')}.isr")
             say(f"{name:14} seed {seed}: Err_post {row['err_post']:.4f}, Err_resim {row['err_resim']:.2e}, "
@@ -107,7 +121,16 @@ def train(name: str, seed: int, *, quick: bool = False) -> tuple[InverseModel, f
     x = arm.sample_prior(20_000 if quick else N_TRAIN, np.random.default_rng(seed))
     begun = time.perf_counter()
     model = kind(**options).fit(_named(x, arm.X_NAMES), _named(arm.forward(x), arm.Y_NAMES))
-    return model, time.perf_counter() - begun
+    seconds = time.perf_counter() - begun
+    if name == "cISR readable":
+        model.choose(complexity=_complexity_within(model, READABLE))
+    return model, seconds
+
+
+def _complexity_within(model: InverseModel, n_constants: int) -> int:
+    """Return the complexity of the most accurate model of the front with so few constants, or of its simplest."""
+    fitting = [p.complexity for p in model.fit_.front if p.n_constants <= n_constants]
+    return max(fitting, default=model.fit_.front[0].complexity)
 
 
 def _named(rows: np.ndarray, names: tuple[str, ...]) -> Any:
@@ -136,6 +159,24 @@ def judge(model: InverseModel, targets: Targets, *, n_stability: int) -> dict[st
         tests = check_calibration(targets.x, drawn, names=list(arm.X_NAMES))
         row["calibration"] = tests.reset_index().to_dict("records")
     return row
+
+
+def judge_front(model: InverseModel, targets: Targets, n: int = 200) -> list[dict[str, float]]:
+    """Return constants and errors of every model of the front, over the first ``n`` targets."""
+    y, reference = targets.y[:n], targets.reference[:n]
+    rows = []
+    for point in model.fit_.front:
+        repeated = np.repeat(y, reference.shape[1], axis=0)
+        drawn = point.model.sample(jax.random.key(1), len(repeated), repeated).reshape(
+            *reference.shape[:2], -1
+        )
+        rows.append(
+            {
+                "n_constants": point.n_constants, "err_post": float(np.mean(mmd2(drawn, reference))),
+                "err_resim": float(np.mean(resimulation_error(drawn, y, arm.forward))),
+            }
+        )  # fmt: skip
+    return rows
 
 
 def count_non_finite(model: InverseModel, n: int, *, chunk: int = 1_000_000) -> int:

@@ -19,7 +19,9 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(s, marks=pytest.mark.slow) if s == "charts" else s for s in SHAPES]
+)
 def test_the_gradient_of_every_flow_is_single_and_finite(form, shape):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, 3)) + rng.choice([-4.0, 4.0], 500)[:, None] * np.array([1.0, 0, 0])
@@ -31,6 +33,6 @@ def test_the_gradient_of_every_flow_is_single_and_finite(form, shape):
     if flow.condition_dim:
         batch["y"] = jnp.asarray(rng.normal(size=(flow.condition_dim, 8)), jnp.float32)
     objective = make_objective(restore, backward=0.1)
-    gradient = jax.grad(objective)(weights.astype(jnp.float32), batch, jax.random.key(1), 0)
+    gradient = jax.jit(jax.grad(objective))(weights.astype(jnp.float32), batch, jax.random.key(1), 0)
     assert gradient.dtype == jnp.float32
     assert jnp.all(jnp.isfinite(gradient))

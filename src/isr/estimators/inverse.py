@@ -245,7 +245,7 @@ class ISR(InverseModel):
         >>> import numpy as np
         >>> from isr.estimators.settings import Effort
         >>> x = np.random.default_rng(0).normal(size=(200, 2))
-        >>> model = ISR(n_blocks=1, n_layers=1, n_restarts=1, effort=Effort(20, 20, 5), random_state=0)
+        >>> model = ISR(n_blocks=1, n_layers=1, n_restarts=1, penalty=None, effort=Effort(40, 0, 0))
         >>> model.fit(x, x[:, 0] - x[:, 1]).predict(x).shape
         (200, 1)
     """
@@ -269,7 +269,7 @@ class ConditionalISR(InverseModel):
         >>> import numpy as np
         >>> from isr.estimators.settings import Effort
         >>> x = np.random.default_rng(0).normal(size=(200, 2))
-        >>> model = ConditionalISR(n_blocks=1, n_layers=1, n_restarts=1, effort=Effort(20, 20, 5), random_state=0)
+        >>> model = ConditionalISR(n_blocks=1, n_layers=1, n_restarts=1, penalty=None, effort=Effort(40, 0, 0))
         >>> model.fit(x, x[:, 0] - x[:, 1]).posterior([0.3]).sample(5).shape
         (5, 2)
     """

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import isr
 from isr.estimators.settings import Effort
@@ -148,7 +148,27 @@ def test_works_at_the_end_of_a_pipeline_and_in_a_grid_search():
     assert np.isfinite(search.best_score_)
 
 
-@parametrize_with_checks([isr.SymbolicFlow(n_restarts=1, n_layers=1, effort=Effort(2, 2, 1), subnet="mlp",
-                                           random_state=0, verbose=False)])  # fmt: skip
+QUICK_CHECKS = {
+    "check_estimator_cloneable", "check_estimator_repr", "check_no_attributes_set_in_init",
+    "check_do_not_raise_errors_in_init_or_set_param",
+    "check_get_params_invariance", "check_set_params", "check_estimators_unfitted", "check_estimators_fit_returns_self",
+    "check_dont_overwrite_parameters", "check_estimators_overwrite_params", "check_estimators_nan_inf",
+    "check_fit2d_1sample", "check_fit1d", "check_fit_idempotent", "check_n_features_in", "check_dict_unchanged",
+    "check_transformer_general", "check_estimators_empty_data_messages", "check_complex_data",
+}  # fmt: skip
+
+
+def _checks():
+    """All checks of scikit-learn; those that fit many shapes of data, each compiled anew, are slow."""
+    estimator = isr.SymbolicFlow(
+        n_restarts=1, n_layers=1, effort=Effort(2, 2, 1), subnet="mlp", random_state=0, verbose=False
+    )
+    for one, check in estimator_checks_generator(estimator):
+        name = getattr(check, "func", check).__name__
+        marks = () if name in QUICK_CHECKS else pytest.mark.slow
+        yield pytest.param(one, check, id=name, marks=marks)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(_checks()))
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -123,10 +123,12 @@ def curves(model: SymbolicFlow, path: Path) -> None:
     import matplotlib
 
     matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
     ax = model.history_.plot()
     ax.figure.tight_layout()
     ax.figure.savefig(path, dpi=130)
-    matplotlib.pyplot.close(ax.figure)
+    plt.close(ax.figure)
 
 
 def figure(models: dict[tuple[str, str], SymbolicFlow], path: Path) -> None:

@@ -11,8 +11,8 @@ from isr.cli.models import open_model
 from isr.cli.options import Complexity, Force, Json, ModelFile, Seed, numbers_in
 from isr.cli.output import (
     TABLE_ENDINGS,
+    hand_over,
     heading,
-    print_frame,
     print_json,
     refuse_ending,
     refuse_existing,
@@ -115,14 +115,7 @@ def sample(
     else:
         _refuse_y(bundle, y)
         frame = pd.DataFrame(bundle.sample(n, seed=seed), columns=list(bundle.x_names))
-    if out is None:
-        print_frame(frame, json)
-        return
-    write_frame(frame, out)
-    if json:
-        print_json({"out": str(out), "rows": len(frame), "columns": list(frame.columns)})
-    else:
-        typer.echo(f"written: {out} ({len(frame)} rows of {', '.join(frame.columns)})")
+    hand_over(frame, out, json)
 
 
 def _refuse_y(bundle: Bundle, y: list[str] | None) -> None:

@@ -109,3 +109,15 @@ def print_frame(frame: pd.DataFrame, as_json: bool) -> None:
         print_json(frame.to_dict("list"))
     else:
         typer.echo(frame.to_csv(index=False), nl=False)
+
+
+def hand_over(frame: pd.DataFrame, out: Path | None, as_json: bool) -> None:
+    """Write rows to a file and say so, or print them where there is none."""
+    if out is None:
+        print_frame(frame, as_json)
+        return
+    write_frame(frame, out)
+    if as_json:
+        print_json({"out": str(out), "rows": len(frame), "columns": list(frame.columns)})
+    else:
+        typer.echo(f"written: {out} ({len(frame)} rows of {', '.join(frame.columns)})")

@@ -9,7 +9,7 @@ import typer
 
 from isr.cli.models import open_model, predict_rows
 from isr.cli.options import Force, Json, ModelFile, numbers_in
-from isr.cli.output import TABLE_ENDINGS, print_frame, print_json, refuse_ending, refuse_existing, write_frame
+from isr.cli.output import TABLE_ENDINGS, hand_over, refuse_ending, refuse_existing
 
 
 def predict(
@@ -50,14 +50,7 @@ def predict(
             stacklevel=1,
         )
     frame = pd.DataFrame(predicted, columns=list(bundle.y_names))
-    if out is None:
-        print_frame(frame, json)
-        return
-    write_frame(frame, out)
-    if json:
-        print_json({"out": str(out), "rows": len(frame), "columns": list(bundle.y_names)})
-    else:
-        typer.echo(f"written: {out} ({len(frame)} rows of {', '.join(bundle.y_names)})")
+    hand_over(frame, out, json)
 
 
 def _given(texts, names):

@@ -51,13 +51,19 @@ class FlowModel(EquationModel):
     expressions_: Expressions
 
     def _fit(
-        self, pairs: Pairs, *, clamp: float, shape: Mapping[str, Any] | None = None, **more: Any
+        self,
+        pairs: Pairs,
+        *,
+        clamp: float,
+        peak: float = 1e-2,
+        shape: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> None:
         """Fit to checked rows; ``shape`` adds to the architecture and ``more`` to the settings of the fit."""
         n_train = max(1, round(0.8 * len(pairs.x)))
         schedule = make_schedule(
             self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS, penalty=self.penalty,
-            sparse=self.subnet == "eql",
+            sparse=self.subnet == "eql", peak=peak,
         )  # fmt: skip
         self.seed_ = seed_of(self.random_state)
         settings = Settings(

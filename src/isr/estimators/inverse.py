@@ -23,6 +23,8 @@ from isr.storage import Bundle
 from isr.training.penalties import AbstractPenalty
 
 CLAMP = 2.0
+# Several blocks that read y diverge at the rate that suits a density of one or two blocks.
+PEAK = 3e-3
 
 
 class InverseModel(FlowModel):
@@ -136,7 +138,7 @@ class InverseModel(FlowModel):
         self.training_ = TrainingRecord.of(y_table.values)
         box = None if x_table.bounds is None else bounded(x_table.bounds.low, x_table.bounds.high)
         self._fit(
-            Pairs(x_table.values, box, y_table.values, self.noise_), clamp=CLAMP, shape=self._shape(),
+            Pairs(x_table.values, box, y_table.values, self.noise_), clamp=CLAMP, peak=PEAK, shape=self._shape(),
             joint=self._joint, loss=self.loss, backward=float(self.backward),
         )  # fmt: skip
         return self

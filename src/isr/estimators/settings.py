@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ def make_schedule(
     strengths: tuple[float, ...],
     penalty: str | AbstractPenalty | None,
     sparse: bool = True,
+    peak: float = 1e-2,
 ) -> Schedule:
     """Return the schedule of a fit.
 
@@ -52,10 +53,11 @@ def make_schedule(
         strengths: Ladder of penalty strengths.
         penalty: What is penalised how; ``None`` for a dense model, whose steps all go into one phase.
         sparse: Whether weights are driven to zero at all; the same as no penalty.
+        peak: Highest learning rate of a named effort; an `Effort` brings its own.
     """
     if isinstance(effort, str) and effort not in EFFORTS:
         raise ValueError(f"unknown effort {effort!r}; known: {', '.join(EFFORTS)}, or an Effort")
-    steps = EFFORTS[effort] if isinstance(effort, str) else effort
+    steps = replace(EFFORTS[effort], peak=peak) if isinstance(effort, str) else effort
     size = int(min(batch_size, n_rows))
     common: dict[str, Any] = {
         "batch_size": size, "penalty": parse_penalty(penalty or "l0.5"), "least_steps": MIN_STEPS

@@ -7,15 +7,18 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors.numpy
 import sympy
 from numpy.testing import assert_array_equal
+from pandas.testing import assert_frame_equal
 
 import isr
 from expressions.expression_models import MODELS, make
@@ -101,6 +104,25 @@ def test_everything_around_the_model_comes_back(bundle, tmp_path):
     same = [key for key in bundle.metadata if key not in ("loss", "front")]
     assert {k: loaded.metadata[k] for k in same} == {k: bundle.metadata[k] for k in same}
     assert_same_tree(loaded.others["simpler"], bundle.others["simpler"])
+
+
+def test_a_file_tells_of_the_fit_as_frames(tmp_path):
+    history = {"epoch": np.array([1, 2]), "phase": ["warm up", "refit"], "train": np.array([np.nan, 1.0])}
+    front = {"complexity": [3, 9], "nll": [2.0, 1.0], "chosen": [False, True]}
+    constants = {"errors": np.array([0.1, np.nan]), "labels": {"1": "1/2"}}
+    metadata = {"history": history, "front": front, "constants": constants}
+    loaded = load(save(Bundle(make("one block"), metadata=metadata), tmp_path / "m.isr"))
+    assert_frame_equal(loaded.history, pd.DataFrame(history))
+    assert_frame_equal(loaded.front, pd.DataFrame(front))
+    assert_array_equal(loaded.errors, [0.1, np.nan])
+    assert loaded.labels == {1: "1/2"}
+
+
+def test_a_file_of_the_first_schema_without_errors_and_history_loads():
+    loaded = load(Path(__file__).parent / "saved" / "law-schema-1.isr")
+    assert (loaded.kind, loaded.metadata["equations"]) == ("EQLRegressor", ["2*x1**2"])
+    assert list(loaded.front["chosen"]) == [True]
+    assert (loaded.history, loaded.errors, loaded.labels) == (None, None, {})
 
 
 def test_weights_that_are_not_finite_come_back_only_where_they_were_saved():

@@ -65,8 +65,11 @@ def regressor() -> isr.EQLRegressor:
     ]
     model = isr.EQLRegressor()
     model.feature_names_in_, model.n_features_in_ = np.array(["depth", "speed"], dtype=object), 2
-    model.fit_ = SimpleNamespace(front=front, chosen=1, errors=np.zeros(3), n_train=160)
-    model.status_, model.seed_, model.history_ = "converged", 0, History()
+    errors = np.array([0.5, 0.002, np.nan])
+    model.fit_ = SimpleNamespace(front=front, chosen=1, errors=errors, labels={2: "1/100"}, n_train=160)
+    curves = [np.array([loss, 2 * loss]) for loss in (3.0, 2.0, 1.5)]
+    history = History(["warm up", "warm up", "refit"], curves, curves)
+    model.status_, model.seed_, model.history_ = "converged", 0, history
     model._use(1)
     return model
 

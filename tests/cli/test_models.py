@@ -10,6 +10,7 @@ import pytest
 import sympy
 
 import isr
+from isr.cli.models import open_model
 from isr.expressions.check import CheckResult, CheckRow
 from isr.inference.saved import from_bundle
 from isr.storage import Bundle, load, save_bundle
@@ -194,6 +195,21 @@ def test_a_report_is_written_in_one_step(kind, run, models, tmp_path):
     assert out.startswith("written: a.html")
     assert "<math" in (tmp_path / "a.html").read_text("utf-8")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "rows.csv"]
+
+
+def test_a_report_of_a_file_shows_errors_of_constants_and_training_curves(run, models, tmp_path):
+    assert run("report", models["eql"], "--out", "a.html").code == 0
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "<mn>0.0500(20)</mn>" in page
+    assert "set to 1/100" in page
+    assert "Loss over 3 epochs" in page
+
+
+def test_another_model_of_the_front_has_no_errors_of_the_chosen_one(models):
+    simplest = open_model(models["eql"], 5)
+    assert open_model(models["eql"]).errors is not None
+    assert simplest.errors is None
+    assert simplest.labels == {}
 
 
 # What goes wrong --------------------------------------------------------------------------------------------------

@@ -74,6 +74,15 @@ def test_the_front_runs_from_simple_to_accurate(banana):
     assert front["chosen"].sum() == 1
 
 
+def test_a_file_keeps_the_errors_of_constants_and_the_training_curves(banana, tmp_path):
+    banana.save(tmp_path / "banana.isr")
+    saved = isr.load(tmp_path / "banana.isr")
+    assert_array_equal(saved.errors, banana.errors_)
+    assert saved.labels == banana.fit_.labels
+    pd.testing.assert_frame_equal(saved.history, banana.history_.frame(), check_dtype=False)
+    pd.testing.assert_frame_equal(saved.front, banana.front_.drop(columns="equations"))
+
+
 def test_another_model_of_the_front_can_be_chosen(banana):
     simplest = int(banana.front_["complexity"].min())
     kept = banana.chosen_
@@ -81,6 +90,7 @@ def test_another_model_of_the_front_can_be_chosen(banana):
         banana.choose(complexity=simplest)
         assert banana.front_["chosen"].iloc[0]
         assert banana.expressions_.complexity == simplest
+        assert banana.to_bundle().errors is None
     finally:
         banana._use(kept)
 

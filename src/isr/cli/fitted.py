@@ -53,10 +53,9 @@ def conclude(
 
     scores = _scores(estimator, rows)
     digest = hashlib.sha256(data.read_bytes()).hexdigest()
-    history = {k: list(v) for k, v in estimator.history_.frame().to_dict("list").items()}
     facts = {
         **provenance, "data": data.name, "SHA-256 of the data file": digest, "rows": len(rows[0]),
-        "scores": scores, "history": history,
+        "scores": scores,
     }  # fmt: skip
     bundle = estimator.to_bundle()
     bundle = dataclasses.replace(

@@ -56,7 +56,9 @@ def _at_complexity(bundle: Bundle, complexity: int, path: Path) -> Bundle:
         )
     front = dict(bundle.metadata["front"])
     front["chosen"] = [i == index for i in range(len(rows))]
-    return replace(bundle, model=model, metadata={**bundle.metadata, "front": front})
+    # The errors of constants are those of the model that was chosen before.
+    kept = {name: value for name, value in bundle.metadata.items() if name != "constants"}
+    return replace(bundle, model=model, metadata={**kept, "front": front})
 
 
 def front_of(bundle: Bundle) -> list[dict[str, Any]]:

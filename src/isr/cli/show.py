@@ -83,6 +83,10 @@ def print_front(rows: list[dict[str, Any]], most: int = 12) -> None:
     )  # fmt: skip
 
 
+NOT_SHOWN = ("front", "training", "history", "constants")
+"""Entries of a model's metadata that are data, too long to print."""
+
+
 def described(bundle: Bundle) -> dict[str, Any]:
     """Return a model's equations, variables and front as plain data."""
     from isr.expressions.formulas import FormulaExpressions
@@ -99,7 +103,7 @@ def described(bundle: Bundle) -> dict[str, Any]:
         "equations": {way: written(equations, way) for way in both},
         "latex": {way: written(equations, way, "latex") for way in both},
         "front": front_of(bundle),
-        "metadata": {k: v for k, v in bundle.metadata.items() if k not in ("front", "training", "history")},
+        "metadata": {k: v for k, v in bundle.metadata.items() if k not in NOT_SHOWN},
     }
 
 

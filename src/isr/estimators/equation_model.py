@@ -6,15 +6,16 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from isr.model.parameters import flatten
 from isr.pruning.front import Point, choose
 from isr.storage import Bundle, save
+from isr.training.history import History
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 # Of all models of a front that are saved beside the chosen one; they take eight bytes each.
@@ -79,8 +80,16 @@ class EquationModel(BaseEstimator):
         save(self, path)
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
-        front = self._front(equations=False).to_dict("list")
-        return {"front": front, "status": str(self.status_), "seed": self.seed_, **more}
+        known = {
+            "front": self._front(equations=False).to_dict("list"),
+            "history": _columns(self.history_.frame()),
+            "status": str(self.status_),
+            "seed": self.seed_,
+        }
+        if self.chosen_ == self.fit_.chosen:  # errors were taken at the model that the rule chose
+            labels = {str(index): label for index, label in self.fit_.labels.items()}
+            known["constants"] = {"errors": np.asarray(self.errors_, dtype=float), "labels": labels}
+        return {**known, **more}
 
     def _others(self) -> dict[str, Any]:
         """The other models of the front, simple ones first, as many as a file should hold."""
@@ -94,5 +103,12 @@ class EquationModel(BaseEstimator):
         return kept
 
     chosen_: int
+    history_: History
     status_: Any
     seed_: int
+
+
+def _columns(frame: pd.DataFrame) -> dict[str, Any]:
+    """The columns of a frame as a file holds them: numbers as arrays, words as lists."""
+    columns = {str(name): frame[name].to_numpy() for name in frame}
+    return {name: column.tolist() if column.dtype == object else column for name, column in columns.items()}

@@ -61,7 +61,6 @@ def gather(
     x, y = _finite(x, y)
     if checks is True:
         checks = _checked(flow, x, y) if flow is not None else False
-    chosen = getattr(model, "chosen_", None) == getattr(getattr(model, "fit_", None), "chosen", None)
     return ReportData(
         model=bundle.model,
         title=title or bundle.kind,
@@ -70,10 +69,10 @@ def gather(
         y_names=y_names,
         units=bundle.units,
         status=str(bundle.metadata.get("status", "")),
-        errors=getattr(model, "errors_", None) if chosen else None,
-        labels=getattr(getattr(model, "fit_", None), "labels", {}) if chosen else {},
-        front=_front(model, bundle),
-        history=_history(model, bundle),
+        errors=bundle.errors,
+        labels=bundle.labels,
+        front=_front(bundle),
+        history=bundle.history,
         x=x,
         y=y,
         samples=_samples(flow, x, y),
@@ -83,7 +82,7 @@ def gather(
         provenance=_provenance(bundle, x, y, provenance or {}),
         scene=scene,
         y_star=None if y_star is None else tuple(float(v) for v in y_star),
-        training=_training(model, bundle, flow, y),
+        training=_training(bundle, flow, y),
     )
 
 
@@ -184,52 +183,30 @@ def _predicted(model: Any, x: np.ndarray | None) -> np.ndarray | None:
         return np.asarray(jax.vmap(model, in_axes=-1, out_axes=-1)(jnp.asarray(x.T))[0]).T
 
 
-def _front(model: Any, bundle: Bundle) -> tuple[FrontPoint, ...]:
-    points = getattr(getattr(model, "fit_", None), "front", None)
-    if points:
-        chosen = getattr(model, "chosen_", None)
-        return tuple(
-            FrontPoint(p.complexity, p.held_out_nats, p.n_constants, i == chosen, p.model)
-            for i, p in enumerate(points)
-        )
-    table = bundle.metadata.get("front")
-    if not isinstance(table, Mapping) or "complexity" not in table or "nll" not in table:
+def _front(bundle: Bundle) -> tuple[FrontPoint, ...]:
+    table = bundle.front
+    if table is None or not {"complexity", "nll"} <= set(table):
         return ()
-    n = len(table["complexity"])
-    columns = {
-        name: list(table.get(name, [default] * n))
-        for name, default in (("n_parameters", 0), ("chosen", False), ("equations", ""))
-    }
+    defaults = {"n_parameters": 0, "chosen": False, "equations": ""}
+    rows = table.assign(**{name: value for name, value in defaults.items() if name not in table})
     return tuple(
         FrontPoint(
-            float(table["complexity"][i]),
-            float(table["nll"][i]),
-            int(columns["n_parameters"][i]),
-            bool(columns["chosen"][i]),
-            bundle.model if columns["chosen"][i] else bundle.others.get(f"front {i}"),
-            str(columns["equations"][i]),
+            float(row["complexity"]),
+            float(row["nll"]),
+            int(row["n_parameters"]),
+            bool(row["chosen"]),
+            bundle.model if row["chosen"] else bundle.others.get(f"front {i}"),
+            str(row["equations"]),
         )
-        for i in range(n)
+        for i, row in enumerate(rows.to_dict("records"))
     )
 
 
-def _history(model: Any, bundle: Bundle) -> Any:
-    import pandas as pd
-
-    history = getattr(model, "history_", None)
-    if history is not None:
-        return history.frame()
-    saved = bundle.metadata.get("history")
-    return pd.DataFrame({str(k): v for k, v in saved.items()}) if isinstance(saved, Mapping) else None
-
-
-def _training(model: Any, bundle: Bundle, flow: Flow | None, y: np.ndarray | None) -> TrainingRecord | None:
+def _training(bundle: Bundle, flow: Flow | None, y: np.ndarray | None) -> TrainingRecord | None:
     """The record that came with the model; without one, the data given stand for those it was trained on."""
     if flow is None or not flow.condition_dim:
         return None
     saved = bundle.metadata.get("training")
-    if hasattr(model, "training_"):
-        return model.training_
     if isinstance(saved, Mapping):
         return TrainingRecord.from_dict(saved)
     return None if y is None or len(y) < 20 else TrainingRecord.of(y)

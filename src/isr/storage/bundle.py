@@ -15,9 +15,22 @@ from isr.data.names import check_names
 from isr.model.flow import Flow
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from isr.expressions import Expressions
 
 REMEDY = "restore it from a backup or save the model again"
+
+
+# A file sorts what it holds by name; frames made of it have the order their readers know.
+_ORDER = (
+    "epoch", "phase", "train", "held_out", "held_out_median", "n_members",
+    "complexity", "nll", "nll_train", "n_parameters", "chosen",
+)  # fmt: skip
+
+
+def _place(column: str) -> int:
+    return _ORDER.index(column) if column in _ORDER else len(_ORDER)
 
 
 class ModelFileError(ValueError):
@@ -34,8 +47,8 @@ class Bundle:
         y_names: Display names of y; y1, y2, ... where empty.
         units: Unit of a variable, by display name.
         kind: What wrote it, such as ``"ConditionalISR"``.
-        metadata: Where it comes from: versions, seed, hash of the data, front, anything made of numbers, text,
-            arrays, lists and mappings.
+        metadata: Where it comes from: versions, seed, hash of the data, front, history, errors of constants, anything
+            made of numbers, text, arrays, lists and mappings.
         others: Further models by name, such as the other choices along the front.
     """
 
@@ -68,6 +81,40 @@ class Bundle:
         if not isinstance(self.model, Flow):
             raise TypeError(f"this file holds a {type(self.model).__name__}, not a flow; see .model")
         return self.model
+
+    @property
+    def front(self) -> pd.DataFrame | None:
+        """Accuracy against complexity, one row a model; None where the file has none."""
+        return self._frame("front")
+
+    @property
+    def history(self) -> pd.DataFrame | None:
+        """Training curves, one row an epoch; None where the file has none."""
+        return self._frame("history")
+
+    @property
+    def errors(self) -> np.ndarray | None:
+        """Standard error of each learned number of the model, NaN where it has none; None where the file has none."""
+        errors = self._constants.get("errors")
+        return errors if isinstance(errors, np.ndarray) else None
+
+    @property
+    def labels(self) -> dict[int, str]:
+        """Learned numbers that were set to simple values, by index."""
+        return {int(index): str(label) for index, label in self._constants.get("labels", {}).items()}
+
+    @property
+    def _constants(self) -> Mapping[str, Any]:
+        known = self.metadata.get("constants")
+        return known if isinstance(known, Mapping) else {}
+
+    def _frame(self, name: str) -> pd.DataFrame | None:
+        import pandas as pd
+
+        columns = self.metadata.get(name)
+        if not isinstance(columns, Mapping):
+            return None
+        return pd.DataFrame({c: columns[c] for c in sorted(columns, key=_place)})
 
     @cached_property
     def expressions(self) -> Expressions:

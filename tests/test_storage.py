@@ -121,6 +121,7 @@ def test_a_file_tells_of_the_fit_as_frames(tmp_path):
 def test_a_file_of_the_first_schema_without_errors_and_history_loads():
     loaded = load(Path(__file__).parent / "saved" / "law-schema-1.isr")
     assert (loaded.kind, loaded.metadata["equations"]) == ("EQLRegressor", ["2*x1**2"])
+    assert loaded.expressions.text() == "y = 2*x1**2"
     assert list(loaded.front["chosen"]) == [True]
     assert (loaded.history, loaded.errors, loaded.labels) == (None, None, {})
 

@@ -16,6 +16,7 @@ import sympy
 from numpy.testing import assert_allclose
 
 from isr.expressions import extract
+from isr.expressions.formulas import formula_expressions
 from isr.model.build import Architecture, build_flow
 from isr.model.coupling import Coupling
 from isr.model.flow import Flow
@@ -198,6 +199,7 @@ def test_sources_of_a_regressor_run():
     sources = json.loads(Elements(render(law())).scripts[0])["sources"]
     names = {}
     exec(sources["Python"]["text"], names)  # noqa: S102
+    assert sources["C"]["text"] == formula_expressions(law().model, ["t"]).code("c")
     assert_allclose(names["y"](0.1), 0.25 + 1.5 * np.sin(0.2 * np.pi))
     assert "double y(double t)" in sources["C"]["text"]
     assert "det J" not in sources["LaTeX"]["text"]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from isr.cli.models import equations_of, open_model, written
+from isr.cli.models import open_model, written
 from isr.cli.options import Complexity, Force, Json, ModelFile
 from isr.cli.output import print_json, refuse_existing, write_in_one_step
 
@@ -54,7 +54,7 @@ def export(
 def _source(bundle, lang: Language) -> str:
     from isr.expressions import Expressions
 
-    equations = equations_of(bundle)
+    equations = bundle.expressions
     if lang is not Language.latex:
         return equations.code(lang.value)
     if not isinstance(equations, Expressions):

@@ -119,10 +119,10 @@ def _checked(bundle: Bundle, rows: Rows) -> CheckResult:
 def _print(
     bundle: Bundle, scores: Mapping[str, float], result: CheckResult, out: Path, data: Path, status: str
 ) -> None:
-    from isr.cli.models import equations_of, front_of
+    from isr.cli.models import front_of
     from isr.cli.show import print_front
 
-    equations = equations_of(bundle)
+    equations = bundle.expressions
     if equations.n_constants <= MOST_CONSTANTS:
         describe(bundle, ["forward"])
     else:

@@ -28,14 +28,15 @@ def open_model(path: Path, complexity: int | None = None) -> Bundle:
 
 def _named(bundle: Bundle) -> Bundle:
     """The model with a name for every variable, x1, x2, … where the file has none."""
+    from isr.expressions.formulas import output_names
     from isr.model.flow import Flow
 
     model: Any = bundle.model
     n_x, n_y = (
         (model.dim, model.condition_dim) if isinstance(model, Flow) else (model.n_inputs, model.n_outputs)
     )
-    y = ("y",) if n_y == 1 and not isinstance(model, Flow) else tuple(f"y{i + 1}" for i in range(n_y))
     x_names = bundle.x_names or tuple(f"x{i + 1}" for i in range(n_x))
+    y = tuple(f"y{i + 1}" for i in range(n_y)) if isinstance(model, Flow) else output_names(n_y, x_names)
     return replace(bundle, x_names=x_names, y_names=bundle.y_names or y)
 
 
@@ -66,16 +67,6 @@ def front_of(bundle: Bundle) -> list[dict[str, Any]]:
     columns = bundle.metadata.get("front") or {}
     names = [name for name in ("complexity", "nll", "n_parameters", "chosen") if name in columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*(columns[n] for n in names), strict=True)]
-
-
-def equations_of(bundle: Bundle) -> Expressions | FormulaExpressions:
-    """Return the equations of a flow or of a regressor."""
-    from isr.expressions.formulas import formula_expressions
-    from isr.model.formula import Formulas
-
-    if isinstance(bundle.model, Formulas):
-        return formula_expressions(bundle.model, bundle.x_names, bundle.y_names)
-    return bundle.expressions
 
 
 def written(equations: Expressions | FormulaExpressions, direction: str, form: str = "text") -> str:
@@ -120,7 +111,7 @@ def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:
     from isr.expressions.check import CheckResult, CheckRow, check
     from isr.expressions.formulas import FormulaExpressions
 
-    equations = equations_of(bundle)
+    equations = bundle.expressions
     if not isinstance(equations, FormulaExpressions):
         return check(
             bundle.flow, equations, rows=rows, y=y if bundle.flow.condition_map is not None else None

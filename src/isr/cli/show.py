@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isr.cli.exits import CheckFailedError
-from isr.cli.models import check_model, equations_of, front_of, open_model, written
+from isr.cli.models import check_model, front_of, open_model, written
 from isr.cli.options import Complexity, Json, ModelFile
 from isr.cli.output import heading, indented, print_json, table
 
@@ -36,7 +36,7 @@ def show(
     bundle = open_model(model, complexity)
     if latex or text:
         direction = "inverse" if inverse else "forward"
-        typer.echo(written(equations_of(bundle), direction, "latex" if latex else "text"))
+        typer.echo(written(bundle.expressions, direction, "latex" if latex else "text"))
     elif json:
         print_json(described(bundle))
     else:
@@ -45,7 +45,7 @@ def show(
 
 def describe(bundle: Bundle, directions: list[str]) -> None:
     """Print what a model is, its equations and its front."""
-    equations = equations_of(bundle)
+    equations = bundle.expressions
     texts = {direction: written(equations, direction, "pretty") for direction in directions}
     way = "given" if getattr(bundle.model, "condition_map", None) is not None else "giving"
     given = f", {way} {_with_units(bundle.y_names, bundle)}" if bundle.y_names else ""
@@ -91,7 +91,7 @@ def described(bundle: Bundle) -> dict[str, Any]:
     """Return a model's equations, variables and front as plain data."""
     from isr.expressions.formulas import FormulaExpressions
 
-    equations = equations_of(bundle)
+    equations = bundle.expressions
     both = ["forward"] if isinstance(equations, FormulaExpressions) else ["forward", "inverse"]
     return {
         "kind": bundle.kind,

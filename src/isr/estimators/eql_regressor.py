@@ -13,22 +13,18 @@ import sympy
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from isr.data.names import symbol_names
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import RegressionFit, fit_regression
 from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
-from isr.model.formula import Formulas, express
+from isr.expressions.formulas import formula_expressions
+from isr.model.formula import Formulas
 from isr.storage import Bundle
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
 
 LIBRARY = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2}
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
-
-
-def _number(value: float) -> sympy.Expr:
-    return sympy.Integer(int(value)) if value == int(value) else sympy.Float(value)
 
 
 class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
@@ -140,9 +136,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         return "\n".join(str(sympy.N(e, 4)) for e in self._expressions(model))
 
     def _expressions(self, formulas: Formulas) -> list[sympy.Expr]:
-        symbols = [sympy.Symbol(n, real=True) for n in symbol_names(self._names())]
-        constants = [_number(float(c)) for c in np.asarray(formulas.constants)]
-        return [express(tree, symbols, constants) for tree in formulas.trees]
+        return list(formula_expressions(formulas, self._names()).program.outputs)
 
     def _names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from sympy.printing.numpy import JaxPrinter, NumPyPrinter
 from isr.data.names import symbol_names
 from isr.expressions.evaluate import evaluate
 from isr.expressions.latex import latex
+from isr.expressions.mathml import mathml
 from isr.expressions.program import Program
 from isr.expressions.text import text
 from isr.model.formula import Formulas, complexity, express
@@ -68,16 +68,15 @@ class FormulaExpressions:
 
     def text(self, *, digits: int | None = 4, unicode: bool = False) -> str:
         """Return the formulas as text, one line an output; without ``unicode`` SymPy can read each line."""
-        # A regressor has no log-determinant, the last equation of every program.
-        lines = text(self.program, digits=digits, unicode=unicode).split("\n")[:-1]
-        return "\n".join(
-            line if line.startswith("#") else re.sub(" += ", " = ", line, count=1) for line in lines
-        )
+        return text(self.program, digits=digits, unicode=unicode, log_det=False)
 
     def latex(self, *, digits: int = 4) -> str:
         """Return the formulas as a LaTeX ``align*`` environment."""
-        rows = latex(self.program, digits=digits)
-        return rows.replace(" \\\\\n\\ln \\left| \\det J \\right| &= 0", "")
+        return latex(self.program, digits=digits, log_det=False)
+
+    def mathml(self, *, digits: int = 4) -> str:
+        """Return the formulas as a MathML element that browsers show."""
+        return mathml(self.program, digits=digits, log_det=False)
 
     def code(self, language: str) -> str:
         """Return the formulas as source: ``"python"`` (NumPy), ``"jax"``, ``"c"`` (C99) or ``"javascript"``."""
@@ -107,11 +106,21 @@ def formula_expressions(
         >>> print(formula_expressions(law, ["length"], ["area"]).text())
         area = 2*length**2
     """
-    n = formulas.n_outputs
-    outputs = tuple(y_names) or (("y",) if n == 1 else tuple(f"y{i + 1}" for i in range(n)))
-    return FormulaExpressions(
-        formulas, tuple(x_names) or tuple(f"x{i + 1}" for i in range(formulas.n_inputs)), outputs
-    )
+    inputs = tuple(x_names) or tuple(f"x{i + 1}" for i in range(formulas.n_inputs))
+    return FormulaExpressions(formulas, inputs, tuple(y_names) or output_names(formulas.n_outputs, inputs))
+
+
+def output_names(n: int, taken: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return names for ``n`` outputs that have none: y, or y1, y2, …, and none that an input has.
+
+    Example:
+        >>> output_names(2), output_names(1, ["x", "y"])
+        (('y1', 'y2'), ('y_out',))
+    """
+    names = ("y",) if n == 1 else tuple(f"y{i + 1}" for i in range(n))
+    while set(names) & set(taken):
+        names = tuple(f"{name}_out" for name in names)
+    return names
 
 
 def _number(value: float) -> sympy.Expr:

@@ -56,13 +56,14 @@ class _Printer(PositiveFirst, LatexPrinter):
         return self._print(argument) if gap is None else f"1 - {self._print(gap)}"
 
 
-def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH) -> str:
+def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH, log_det: bool = True) -> str:
     """Return a program as a LaTeX ``align*`` environment.
 
     Args:
         program: One direction of a model.
         digits: Significant digits of a number.
         width: About how many characters wide a line of print may be.
+        log_det: Whether the log-determinant has a line.
 
     Example:
         >>> x, z = sympy.symbols("x_1 z1", real=True)
@@ -79,7 +80,8 @@ def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH) -> str:
         (printer.doprint(symbol), value)
         for symbol, value in zip(program.output_symbols, program.outputs, strict=True)
     ]
-    equations.append((r"\ln \left| \det J \right|", program.log_det))
+    if log_det:
+        equations.append((r"\ln \left| \det J \right|", program.log_det))
     rows = [f"{target} &= {_broken(written_out(value), printer, width)}" for target, value in equations]
     return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
 

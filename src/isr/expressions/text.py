@@ -85,13 +85,14 @@ class _UnicodePrinter(EquationPrinter):
         return super()._print_Pow(expr, rational)
 
 
-def text(program: Program, *, digits: int | None = 4, unicode: bool = False) -> str:
+def text(program: Program, *, digits: int | None = 4, unicode: bool = False, log_det: bool = True) -> str:
     """Return a program as lines of text.
 
     Args:
         program: One direction of a model.
         digits: Significant digits of a number; ``None`` gives all there are.
         unicode: Whether to print for the eye (π, ², ·, the user's own letters) instead of for a parser.
+        log_det: Whether the log-determinant has a line.
 
     Example:
         >>> x, z = sympy.symbols("x z", real=True)
@@ -104,7 +105,8 @@ def text(program: Program, *, digits: int | None = 4, unicode: bool = False) -> 
     equations = [(a.target.name, a.value, a.part) for a in program.assignments]
     names = [s.name for s in program.output_symbols] or [f"out{i + 1}" for i in range(len(program.outputs))]
     equations += [(name, value, "result") for name, value in zip(names, program.outputs, strict=True)]
-    equations.append((LOG_DET, program.log_det, "result"))
+    if log_det:
+        equations.append((LOG_DET, program.log_det, "result"))
     shown = [(target, printer.doprint(written_out(value)), part) for target, value, part in equations]
     if unicode:
         shown = [(_pretty(target, program), _pretty(value, program), part) for target, value, part in shown]

@@ -19,6 +19,7 @@ import numpy as np
 from isr import __version__
 from isr.expressions import check, extract
 from isr.expressions.check import CheckResult
+from isr.expressions.formulas import output_names
 from isr.inference.outliers import TrainingRecord
 from isr.model.flow import Flow
 from isr.model.formula import Formulas
@@ -106,13 +107,13 @@ def _names(bundle: Bundle, data: Any) -> tuple[tuple[str, ...], tuple[str, ...]]
         n_x, n_y = model.dim, model.condition_dim
     else:
         n_x, n_y = len(bundle.x_names) or getattr(model, "n_inputs", 0), getattr(model, "n_outputs", 0)
-    y_names = bundle.y_names
+    x_names, y_names = bundle.x_names or _numbered("x", n_x), bundle.y_names
     if not y_names and n_y:
         given = getattr(data[1], "columns", None) if isinstance(data, tuple) and len(data) == 2 else None
         one = getattr(data[1], "name", None) if isinstance(data, tuple) and len(data) == 2 else None
         found = [str(n) for n in given] if given is not None else [str(one)] if one is not None else []
-        y_names = tuple(found) if len(found) == n_y else ("y",) if n_y == 1 else _numbered("y", n_y)
-    return bundle.x_names or _numbered("x", n_x), y_names
+        y_names = tuple(found) if len(found) == n_y else output_names(n_y, x_names)
+    return x_names, y_names
 
 
 def _numbered(letter: str, n: int) -> tuple[str, ...]:

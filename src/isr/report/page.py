@@ -16,11 +16,13 @@ from jinja2 import Environment, StrictUndefined
 
 from isr import __version__
 from isr.expressions import Expressions, extract
+from isr.expressions.formulas import formula_expressions
+from isr.expressions.listing import Listing, flow_listings, formula_listing
 from isr.model.flow import Flow
 from isr.model.formula import Formulas
 from isr.model.parameters import flatten
 from isr.report.contents import Calibration, FrontPoint, ReportData
-from isr.report.equations import Equations, Listing, flow_equations, flow_listings, regressor_equations
+from isr.report.equations import Equations, flow_equations, regressor_equations
 from isr.report.explorer import explorer_payload
 from isr.report.figures import (
     Figure,
@@ -251,7 +253,7 @@ def _point(point: FrontPoint, data: ReportData) -> str:
         found = extract(point.model, data.x_names or None, data.y_names or None, data.units)
         listings = flow_listings(found)
     elif isinstance(point.model, Formulas):
-        listings = regressor_equations(point.model, data.x_names, data.y_names).listings
+        listings = [formula_listing(formula_expressions(point.model, data.x_names, data.y_names))]
     if listings:
         return heading + "".join(
             f'<p class="note">{html.escape(item.heading)}</p><div class="equations" tabindex="0">{item.html}</div>'

@@ -13,11 +13,13 @@ import numpy as np
 
 from isr.data.names import check_names
 from isr.model.flow import Flow
+from isr.model.formula import Formulas
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from isr.expressions import Expressions
+    from isr.expressions.formulas import FormulaExpressions
 
 REMEDY = "restore it from a backup or save the model again"
 
@@ -117,10 +119,13 @@ class Bundle:
         return pd.DataFrame({c: columns[c] for c in sorted(columns, key=_place)})
 
     @cached_property
-    def expressions(self) -> Expressions:
-        """The equations of the flow, extracted on first use."""
+    def expressions(self) -> Expressions | FormulaExpressions:
+        """The equations of a flow, or the formulas of a regressor, made on first use."""
         from isr.expressions import extract
+        from isr.expressions.formulas import formula_expressions
 
+        if isinstance(self.model, Formulas):
+            return formula_expressions(self.model, self.x_names, self.y_names)
         return extract(self.flow, self.x_names or None, self.y_names or None, self.units)
 
     def sample(self, n: int, y: np.ndarray | None = None, *, seed: int = 0) -> np.ndarray:

@@ -47,9 +47,7 @@ def describe(bundle: Bundle, directions: list[str]) -> None:
     """Print what a model is, its equations and its front."""
     equations = bundle.expressions
     texts = {direction: written(equations, direction, "pretty") for direction in directions}
-    way = "given" if getattr(bundle.model, "condition_map", None) is not None else "giving"
-    given = f", {way} {_with_units(bundle.y_names, bundle)}" if bundle.y_names else ""
-    typer.echo(f"{bundle.kind} of {_with_units(bundle.x_names, bundle)}{given}")
+    typer.echo(bundle.title)
     typer.echo(f"complexity {equations.complexity}, {equations.n_constants} constants")
     for direction, text in texts.items():
         heading(f"Equations, {_WAYS[direction]}" if hasattr(equations, "inverse") else "Equations")
@@ -58,11 +56,6 @@ def describe(bundle: Bundle, directions: list[str]) -> None:
 
 
 _WAYS = {"forward": "from x to the latent", "inverse": "from the latent to x"}
-
-
-def _with_units(names: tuple[str, ...], bundle: Bundle) -> str:
-    shown = [f"{n} ({bundle.units[n]})" if n in bundle.units else n for n in names]
-    return ", ".join(shown if len(shown) <= 8 else [*shown[:8], f"… ({len(shown)} in all)"])
 
 
 def print_front(rows: list[dict[str, Any]], most: int = 12) -> None:

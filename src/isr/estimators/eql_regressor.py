@@ -17,7 +17,7 @@ from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import RegressionFit, fit_regression
 from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
-from isr.expressions.formulas import formula_expressions
+from isr.expressions.formulas import FormulaExpressions, formula_expressions
 from isr.model.formula import Formulas
 from isr.storage import Bundle
 from isr.training.monitor import Monitor
@@ -68,7 +68,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         n_layers: int = 2,
         *,
         primitives: Mapping[str, int] | Sequence[str] | None = None,
-        n_restarts: int = 8,
+        n_restarts: int = 9,
         penalty: str | AbstractPenalty = "l0.5",
         effort: Any = "normal",
         batch_size: int = 64,
@@ -130,13 +130,10 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     def _use(self, index: int) -> None:
         self.chosen_ = index
         self.formulas_: Formulas = self.fit_.front[index].model
-        self.expressions_ = self._expressions(self.formulas_)
+        self.expressions_: list[sympy.Expr] = list(self._written().program.outputs)
 
-    def _equations(self, model: Formulas) -> str:
-        return "\n".join(str(sympy.N(e, 4)) for e in self._expressions(model))
-
-    def _expressions(self, formulas: Formulas) -> list[sympy.Expr]:
-        return list(formula_expressions(formulas, self._names()).program.outputs)
+    def _written(self, model: Formulas | None = None) -> FormulaExpressions:
+        return formula_expressions(self.formulas_ if model is None else model, self._names())
 
     def _names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)

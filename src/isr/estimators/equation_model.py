@@ -13,10 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 from isr.model.parameters import flatten
 from isr.pruning.front import Point, choose
 from isr.storage import Bundle, save
+from isr.storage.bundle import model_html
 from isr.training.history import History
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from isr.expressions import Expressions
+    from isr.expressions.formulas import FormulaExpressions
+    from isr.storage.front import Front
 
 # Of all models of a front that are saved beside the chosen one; they take eight bytes each.
 MOST_NUMBERS = 200_000
@@ -33,8 +38,8 @@ class EquationModel(BaseEstimator):
         """Make point ``index`` of the front the model that is used."""
 
     @abstractmethod
-    def _equations(self, model: Any) -> str:
-        """Return a model's equations as text, for the front."""
+    def _written(self, model: Any = None) -> Expressions | FormulaExpressions:
+        """Return the equations of a model, of the one in use when left out."""
 
     @abstractmethod
     def to_bundle(self) -> Bundle:
@@ -49,12 +54,12 @@ class EquationModel(BaseEstimator):
         return self
 
     @property
-    def front_(self) -> pd.DataFrame:
-        """Accuracy against complexity: one row a model, the chosen one marked."""
+    def front_(self) -> Front:
+        """Accuracy against complexity: one row a model, the chosen one marked; a pandas frame."""
         return self._front(equations=True)
 
-    def _front(self, *, equations: bool) -> pd.DataFrame:
-        import pandas as pd
+    def _front(self, *, equations: bool) -> Front:
+        from isr.storage.front import Front
 
         check_is_fitted(self, "fit_")
         points: list[Point] = self.fit_.front
@@ -66,8 +71,8 @@ class EquationModel(BaseEstimator):
             "chosen": [i == self.chosen_ for i in range(len(points))],
         }
         if equations:
-            columns["equations"] = [self._equations(p.model) for p in points]
-        return pd.DataFrame(columns)
+            columns["equations"] = [self._written(p.model).text() for p in points]
+        return Front(columns)
 
     @property
     def errors_(self) -> np.ndarray:
@@ -78,6 +83,19 @@ class EquationModel(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to a file; `isr.load` reads it without any training code."""
         save(self, path)
+
+    def _repr_html_inner(self) -> str:
+        return self._fitted_html() + super()._repr_html_inner()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        forms = super()._repr_mimebundle_(**kwargs)
+        return {k: self._fitted_html() + v if k == "text/html" else v for k, v in forms.items()}
+
+    def _fitted_html(self) -> str:
+        """What was learned, for notebooks; scikit-learn's own form shows the parameters."""
+        if not hasattr(self, "fit_"):
+            return ""
+        return model_html(self.to_bundle().title, self._written(), self.front_, str(self.status_))
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         known = {

@@ -102,13 +102,12 @@ class FlowModel(EquationModel):
     def _use(self, index: int) -> None:
         self.chosen_ = index
         self.flow_ = self.fit_.front[index].model
-        self.expressions_ = self._extract(self.flow_)
+        self.expressions_ = self._written(self.flow_)
 
-    def _equations(self, model: Flow) -> str:
-        return self._extract(model).text()
-
-    def _extract(self, flow: Flow) -> Expressions:
-        return extract(flow, x_names=self.columns_.names, y_names=self._y_names(), units=self._units())
+    def _written(self, model: Flow | None = None) -> Expressions:
+        if model is None:
+            return self.expressions_
+        return extract(model, x_names=self.columns_.names, y_names=self._y_names(), units=self._units())
 
     def _y_names(self) -> tuple[str, ...] | None:
         return None

@@ -183,11 +183,20 @@ class Expressions:
             f"complexity {self.complexity}, {self.n_constants} constants"
         )
 
+    def __repr__(self) -> str:
+        given = f" given {', '.join(self.y_names)}" if self.y_names and not self.noise else ""
+        return (
+            f"<Expressions of {', '.join(self.x_names)}{given}: complexity {self.complexity}, "
+            f"{self.n_constants} constants; print them to read them>"
+        )
+
     def _repr_latex_(self) -> str:
         return self.latex()
 
     def _repr_html_(self) -> str:
-        return f"<p>Forward</p>{self.mathml('forward')}<p>Inverse</p>{self.mathml('inverse')}"
+        from isr.expressions.listing import flow_listings
+
+        return "".join(listing.section for listing in flow_listings(self))
 
 
 def extract(

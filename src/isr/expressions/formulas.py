@@ -78,6 +78,17 @@ class FormulaExpressions:
         """Return the formulas as a MathML element that browsers show."""
         return mathml(self.program, digits=digits, log_det=False)
 
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_latex_(self) -> str:
+        return self.latex()
+
+    def _repr_html_(self) -> str:
+        from isr.expressions.listing import formula_listing
+
+        return formula_listing(self).section
+
     def code(self, language: str) -> str:
         """Return the formulas as source: ``"python"`` (NumPy), ``"jax"``, ``"c"`` (C99) or ``"javascript"``."""
         if language not in _SHAPES:

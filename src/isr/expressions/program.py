@@ -81,15 +81,20 @@ class Program:
 
         return text(self)
 
+    def __repr__(self) -> str:
+        names = ", ".join(symbol.name for symbol in (*self.inputs, *self.conditions))
+        n = len(self.assignments) + len(self.outputs)
+        return f"<Program of {names}: {n} equations; print them to read them>"
+
     def _repr_latex_(self) -> str:
         from isr.expressions.latex import latex
 
         return latex(self)
 
     def _repr_html_(self) -> str:
-        from isr.expressions.mathml import mathml
+        from isr.expressions.listing import listing
 
-        return mathml(self)
+        return listing(self).section
 
 
 def replaced(expression: sympy.Expr, table: Mapping[Any, Any]) -> sympy.Expr:

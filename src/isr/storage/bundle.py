@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from isr.expressions import Expressions
     from isr.expressions.formulas import FormulaExpressions
+    from isr.storage.front import Front
 
 REMEDY = "restore it from a backup or save the model again"
 
@@ -78,6 +80,24 @@ class Bundle:
             raise ValueError(f"units name {unknown}, which are no variables; known: {list(names)}")
 
     @property
+    def title(self) -> str:
+        """What the model is, in one line: its kind, and its variables with their units."""
+        way = "given" if getattr(self.model, "condition_map", None) is not None else "giving"
+        y = f", {way} {self._named(self.y_names)}" if self.y_names else ""
+        return f"{self.kind} of {self._named(self.x_names)}{y}" if self.x_names else self.kind
+
+    def _named(self, names: tuple[str, ...]) -> str:
+        shown = [f"{n} ({self.units[n]})" if n in self.units else n for n in names]
+        return ", ".join(shown if len(shown) <= 8 else [*shown[:8], f"… ({len(shown)} in all)"])
+
+    def __repr__(self) -> str:
+        return f"<saved {self.title}>"
+
+    def _repr_html_(self) -> str:
+        equations = self.expressions if isinstance(self.model, Flow | Formulas) else None
+        return model_html(self.title, equations, self.front)
+
+    @property
     def flow(self) -> Flow:
         """The model as a flow."""
         if not isinstance(self.model, Flow):
@@ -85,9 +105,12 @@ class Bundle:
         return self.model
 
     @property
-    def front(self) -> pd.DataFrame | None:
+    def front(self) -> Front | None:
         """Accuracy against complexity, one row a model; None where the file has none."""
-        return self._frame("front")
+        from isr.storage.front import Front
+
+        frame = self._frame("front")
+        return None if frame is None else Front(frame)
 
     @property
     def history(self) -> pd.DataFrame | None:
@@ -135,3 +158,20 @@ class Bundle:
     def log_prob(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         """Return the log-densities (nats) of rows of x, given y where there is a condition."""
         return self.flow.log_prob(x, y)
+
+
+def model_html(
+    title: str, equations: Expressions | FormulaExpressions | None, front: Front | None, note: str = ""
+) -> str:
+    """Return a model as HTML for notebooks, with every text in it escaped.
+
+    Args:
+        title: What the model is.
+        equations: Its equations.
+        front: Its front.
+        note: What else to say.
+    """
+    written = "" if equations is None else equations._repr_html_()
+    table = "" if front is None else front._repr_html_() or ""
+    last = f"<p>{html.escape(note)}</p>" if note else ""
+    return f"<div><p><b>{html.escape(title)}</b></p>{written}{table}{last}</div>"

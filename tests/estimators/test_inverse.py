@@ -162,3 +162,49 @@ def test_auto_noise_is_a_hundredth_of_the_spread():
 
     _, y = _linear_pairs()
     assert observation_noise("auto", read_table(y, what="y")) == pytest.approx(0.01 * y.std())
+
+
+Y_STAR = np.array([3.0, -40.0])
+
+
+def _identity(x):
+    return x.copy()
+
+
+def _in_rounds(n, rounds, steps, folder=None):
+    options = _options(
+        noise=1.0, effort=Effort(steps, 0, 0), primitives={"constant": 1, "id": 2, "sin": 2, "sigmoid": 2}
+    )
+    return isr.ConditionalISR(**options).fit_simulator(
+        {"a": (-50, 50), "b": (-100, 100)}, _identity, n, y_star=Y_STAR, rounds=rounds, folder=folder
+    )
+
+
+def test_a_second_round_simulates_where_the_first_posterior_lives(tmp_path):
+    model = _in_rounds(1000, 2, 300, tmp_path)
+    first, second = model.rounds_
+    assert np.all(second.high - second.low < 0.9 * (first.high - first.low))
+    assert second.contains(Y_STAR[None])
+    assert np.all(second.contains(model.simulations_.x))
+    assert len(model.simulations_.x) > 1000
+    assert model.prior_.bounds == tuple(second.bounds)
+    assert np.all(second.contains(model.posterior(Y_STAR).sample(2000)))
+    assert (tmp_path / "round-2").is_dir()
+
+
+@pytest.mark.slow
+def test_rounds_end_in_the_exact_posterior_a_hundredth_as_wide_as_the_prior():
+    drawn = _in_rounds(1500, 4, 1500).posterior(Y_STAR).sample(8000)
+    assert np.allclose(drawn.mean(axis=0), Y_STAR, atol=0.2)
+    assert np.allclose(drawn.std(axis=0), 1.0, rtol=0.25)
+
+
+def test_rounds_without_an_observation_are_refused():
+    with pytest.raises(ValueError, match="y_star"):
+        isr.ConditionalISR().fit_simulator({"a": (0, 1)}, _identity, 10, rounds=2)
+
+
+def test_the_training_record_knows_the_noise():
+    x = np.random.default_rng(0).normal(size=(500, 2))
+    model = isr.ConditionalISR(**_options(noise=3.0, effort=Effort(50, 0, 0))).fit(x, 0.01 * x[:, :1])
+    assert model.training_.high[0] > 5

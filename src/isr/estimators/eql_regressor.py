@@ -19,6 +19,7 @@ from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
 from isr.expressions.formulas import FormulaExpressions, formula_expressions
 from isr.model.formula import Formulas
+from isr.model.sigmoid import written_out
 from isr.storage import Bundle
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
@@ -130,7 +131,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     def _use(self, index: int) -> None:
         self.chosen_ = index
         self.formulas_: Formulas = self.fit_.front[index].model
-        self.expressions_: list[sympy.Expr] = list(self._written().program.outputs)
+        self.expressions_: list[sympy.Expr] = [written_out(e) for e in self._written().program.outputs]
 
     def _written(self, model: Formulas | None = None) -> FormulaExpressions:
         return formula_expressions(self.formulas_ if model is None else model, self._names())

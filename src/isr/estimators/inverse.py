@@ -17,7 +17,9 @@ from isr.estimators.rows import Pairs
 from isr.estimators.settings import seed_of
 from isr.inference.outliers import TrainingRecord
 from isr.inference.posterior import Posterior
+from isr.inference.priors import Prior, parse_prior
 from isr.inference.simulation import Simulations, simulate
+from isr.inference.truncation import N_DRAWS, Box, box_around, inside, joined
 from isr.model.affine import bounded
 from isr.storage import Bundle
 from isr.training.penalties import AbstractPenalty
@@ -65,7 +67,8 @@ class InverseModel(FlowModel):
         history_: Training curves.
         status_: How the fit ended.
         noise_: Observation noise that was added to y, a number a column.
-        simulations_: What `fit_simulator` drew, failures included.
+        simulations_: What `fit_simulator` drew, failures included; with several rounds, the rows of the last box.
+        rounds_: Box of x that each round of `fit_simulator` drew from; None for a prior without an end.
     """
 
     _joint: bool
@@ -135,7 +138,8 @@ class InverseModel(FlowModel):
             )
         self.columns_, self.y_columns_ = x_table.columns, y_table.columns
         self.noise_ = observation_noise(self.noise, y_table)
-        self.training_ = TrainingRecord.of(y_table.values)
+        measured = np.random.default_rng([seed_of(self.random_state), 2]).normal(y_table.values, self.noise_)
+        self.training_ = TrainingRecord.of(measured)
         box = None if x_table.bounds is None else bounded(x_table.bounds.low, x_table.bounds.high)
         self._fit(
             Pairs(x_table.values, box, y_table.values, self.noise_), clamp=CLAMP, peak=PEAK, shape=self._shape(),
@@ -149,28 +153,56 @@ class InverseModel(FlowModel):
         simulator: Callable[[np.ndarray], np.ndarray],
         n: int,
         *,
+        y_star: Any = None,
+        rounds: int = 1,
         n_jobs: int = 1,
         folder: str | Path | None = None,
     ) -> Self:
         """Draw n rows from the prior, simulate y for each and learn from the pairs.
 
+        One fit covers every y. Where the posterior of one y* is very much narrower than the prior, give ``y_star``
+        and several ``rounds``: each simulates n more rows in the box where the last round's posterior of y* lives and
+        fits anew to all rows in that box. The result is for y* and what is much like it: see ``rounds_``.
+
         Args:
             prior: Mapping from name to ``(low, high)`` for a uniform variable or to a frozen SciPy distribution; or an
                 object with ``sample(n, random_state)``.
             simulator: Takes rows of x and returns rows of y, without observation noise (see ``noise``).
-            n: Number of rows.
+            n: Number of rows, in each round.
+            y_star: The observation that later rounds are for.
+            rounds: At most so many; it ends earlier once the box hardly shrinks.
             n_jobs: Processes that simulate, through joblib; its backends reach a cluster.
             folder: Where what was simulated is kept, and found again when the fit is repeated.
         """
-        self.simulations_: Simulations = simulate(
-            prior, simulator, n, random_state=seed_of(self.random_state), n_jobs=n_jobs, folder=folder
-        )
-        self.prior_, self.simulator_ = self.simulations_.prior, simulator
-        return self._fit_rows(
-            self.simulations_.x_frame(),
-            self.simulations_.y,
-            bounds=self.prior_.bounds if self.bounds is None else self.bounds,
-        )
+        if rounds < 1 or (rounds > 1 and y_star is None):
+            raise ValueError(
+                f"rounds={rounds} with y_star={y_star!r}: rounds must be at least 1, and more than one is for a single "
+                "observation, given as y_star"
+            )
+        whole, seed = parse_prior(prior), seed_of(self.random_state)
+        self.prior_, self.simulator_, self.rounds_ = whole, simulator, []
+        parts: list[Simulations] = []
+        for number in range(rounds):
+            if number:
+                box = box_around(self.posterior(y_star).sample(N_DRAWS), self.prior_)
+                before = self.rounds_[-1]
+                if before is not None and before.is_settled(box):
+                    break
+                self.rounds_.append(box)
+                self.prior_ = whole.within(box.low, box.high)
+                parts = [inside(part, box) for part in parts]
+            else:
+                self.rounds_.append(_box_of(whole))
+            parts.append(
+                simulate(
+                    self.prior_, simulator, n, random_state=_seed_of_round(seed, number), n_jobs=n_jobs,
+                    folder=folder if folder is None or not number else Path(folder) / f"round-{number + 1}",
+                )
+            )  # fmt: skip
+            self.simulations_ = joined(parts, self.prior_)
+            bounds = self.prior_.bounds if self.bounds is None or number else self.bounds
+            self._fit_rows(self.simulations_.x_frame(), self.simulations_.y, bounds=bounds)
+        return self
 
     def _shape(self) -> dict[str, Any]:
         if self.n_features and self._joint:
@@ -291,6 +323,16 @@ def _with_units(x: Table, y: Table, units: dict[str, str]) -> tuple[Table, Table
         return Table(table.values, Columns(table.names, given, table.bounds))
 
     return labelled(x), labelled(y)
+
+
+def _box_of(prior: Prior) -> Box | None:
+    if prior.bounds is None or any(end is None for pair in prior.bounds for end in pair):
+        return None
+    return Box(*np.array(prior.bounds, dtype=float).T)
+
+
+def _seed_of_round(seed: int, number: int) -> int:
+    return seed if number == 0 else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
 def _unbounded(columns: Columns) -> Columns:

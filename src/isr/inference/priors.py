@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from isr.data.bounds import Pair, parse_bounds
 from isr.data.names import check_names, quoted
+from isr.inference.cut_priors import CutMarginal, Rejected, box_text
 
 RandomState = int | np.random.Generator | None
 
@@ -36,6 +38,7 @@ class Prior:
         description: The prior in words, the same in every session.
         draw: ``draw(n, generator)`` gives rows.
         density: Log-density of rows, None if unknown.
+        cut: ``cut(low, high)`` gives draw, density and cut within a box, None where only rejection can.
     """
 
     names: tuple[str, ...] | None
@@ -43,6 +46,7 @@ class Prior:
     description: str
     draw: Callable[[int, np.random.Generator], Any]
     density: Callable[[np.ndarray], Any] | None
+    cut: Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]] | None = None
 
     def __repr__(self) -> str:
         return f"Prior({self.description})"
@@ -74,6 +78,39 @@ class Prior:
                 f"log_prob takes rows with {columns}, got shape {x.shape}; write a single row as [[...]]"
             )
         return np.asarray(self.density(x), dtype=float)
+
+    def within(self, low: ArrayLike, high: ArrayLike) -> Prior:
+        """Return this prior given that every variable lies between its ``low`` and ``high``.
+
+        A prior given as a mapping is cut exactly, however small the box; from any other, draws outside are thrown away
+        and the density is known up to a constant only, so it is left out.
+
+        Args:
+            low: Lower end of each variable; below the prior's own end nothing changes.
+            high: Upper end of each variable.
+
+        Example:
+            >>> prior = parse_prior({"depth": (200, 240), "speed": (1500, 1600)}).within([210, 1400], [220, 1520])
+            >>> prior
+            Prior(depth ~ uniform(200, 240), speed ~ uniform(1500, 1600), within [210, 220] x [1500, 1520])
+            >>> round(float(prior.log_prob([[215, 1510]])[0]), 4)
+            -5.2983
+        """
+        lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+        if self.bounds is not None:
+            ends = np.array(
+                [[-np.inf if a is None else a, np.inf if b is None else b] for a, b in self.bounds]
+            )
+            lows, highs = np.maximum(lows, ends[:, 0]), np.minimum(highs, ends[:, 1])
+        if not np.all(lows < highs):
+            raise ValueError(f"the prior has no mass within {box_text(lows, highs)}")
+        cut = self.cut(lows, highs) if self.cut else (Rejected(self, lows, highs), None, None)
+        return Prior(
+            self.names,
+            tuple((float(a), float(b)) for a, b in zip(lows, highs, strict=True)),
+            f"{self.description}, within {box_text(lows, highs)}",
+            *cut,
+        )
 
 
 def parse_prior(prior: Any) -> Prior:
@@ -132,13 +169,21 @@ class _Marginal:
 
 @dataclass(frozen=True)
 class _Independent:
-    marginals: tuple[_Marginal, ...]
+    marginals: tuple[_Marginal | CutMarginal, ...]
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return np.column_stack([marginal.draw(n, rng) for marginal in self.marginals])
 
     def log_prob(self, rows: np.ndarray) -> np.ndarray:
         return np.sum([m.log_prob(column) for m, column in zip(self.marginals, rows.T, strict=True)], axis=0)
+
+    def cut(self, low: np.ndarray, high: np.ndarray) -> tuple[Any, Any, Any]:
+        parts = tuple(
+            CutMarginal(marginal if isinstance(marginal, _Marginal) else marginal.whole, float(a), float(b))
+            for marginal, a, b in zip(self.marginals, low, high, strict=True)
+        )
+        inner = _Independent(parts)
+        return inner.draw, inner.log_prob, inner.cut
 
 
 def _from_mapping(prior: Mapping[str, Any]) -> Prior:
@@ -154,6 +199,7 @@ def _from_mapping(prior: Mapping[str, Any]) -> Prior:
         ", ".join(f"{name} ~ {marginal.text}" for name, marginal in zip(names, marginals, strict=True)),
         independent.draw,
         independent.log_prob,
+        independent.cut,
     )
 
 

@@ -24,6 +24,8 @@ Expression = Any
 
 # Expanding a form with more terms than this is not worth trying: it can only grow.
 MAX_EXPANDED_TERMS = 200
+# A larger exponent would make a factor too large or too small to be read.
+MOST_OUTSIDE = 15
 _POLYNOMIAL = {"id", "square", "cube", "product"}
 
 
@@ -88,13 +90,29 @@ def _apply(name: str, arguments: list[Expression]) -> Expression:
 
 def shortest(expression: Expression) -> Expression:
     """Return the nested or the expanded form, whichever holds fewer constants."""
-    expression = sympy.sympify(expression)
+    expression = _without_factors_in_exponents(sympy.sympify(expression))
     if expression.is_number:
         return sympy.Float(expression.evalf(17))
     if _expanded_terms(expression) > MAX_EXPANDED_TERMS:
         return expression
     expanded = sympy.expand(expression)
     return expanded if _n_floats(expanded) <= _n_floats(expression) else expression
+
+
+def _without_factors_in_exponents(expression: Expression) -> Expression:
+    """Write exp(a + u) as exp(a) exp(u), where the number can join a factor: two constants would do the work of one."""
+
+    def outside(node: Expression) -> Expression:
+        number, rest = node.args[0].as_coeff_Add()
+        return sympy.Float(sympy.exp(number).evalf(17)) * node.func(rest)
+
+    def has_number(node: Expression) -> bool:
+        if not node.is_Function or node.func.__name__ != "exp":
+            return False
+        return 0 < abs(node.args[0].as_coeff_Add()[0]) < MOST_OUTSIDE
+
+    taken_out = expression.replace(has_number, outside)
+    return taken_out if _n_floats(taken_out) <= _n_floats(expression) else expression
 
 
 def _n_floats(expression: Expression) -> int:

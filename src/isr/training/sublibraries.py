@@ -1,12 +1,13 @@
 """Sub-libraries: restarts that may use only some of the primitives and layers, so that they fail in different ways.
 
 Where a sine can imitate a sigmoid, every restart with both settles for the sine; one without it must find the sigmoid.
-Where a squared sigmoid nearly does, one with a single layer must find the plain one.
+Where a squared sigmoid nearly does, one with a single layer must find the plain one. Where a sum of squares comes close
+to a bell, one that can only take functions of polynomials must find the bell.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -16,24 +17,32 @@ from isr.model.eql import EQL, units
 from isr.model.parameters import flatten
 
 # These make the plain part of any equation and are never withheld.
-PLAIN = ("id", "square", "product")
+PLAIN = ("constant", "id", "square", "product")
+
+
+# Which hidden layers the output reads: all with the inputs, the first with the inputs, or the last alone.
+Layers = Literal["all", "first", "outer"]
 
 
 def sublibrary_masks(model: Any, n: int) -> np.ndarray:
     """Return one mask a restart over the model's flat weights.
 
-    In turn: everything; a single layer with the plain part of the library, alone and with each other function; the
-    same with all layers. One layer alone is only possible where the last one reads it by a skip.
+    In turn: everything; a single layer with the plain part of the library, alone and with each other function; each
+    other function of what the plain part gives; all layers with the plain part, alone and with each other function.
+    One layer alone, or the last alone, is only possible where the output reads all layers by a skip.
 
     Args:
         model: Holds the equation-learner networks.
         n: How many restarts.
     """
-    names = sorted({p.name for net in _networks(model) for p, _ in units(net.library)} - set(PLAIN))
+    networks = _networks(model)
+    names = sorted({p.name for net in networks for p, _ in units(net.library)} - set(PLAIN))
     parts = [set(), *({name} for name in names)]
-    skips = all(net.skip and len(net.weights) > 2 for net in _networks(model)) and bool(_networks(model))
-    kinds = [(set(names), False), *((p, True) for p in parts if skips), *((p, False) for p in parts)]
-    masks = [_mask(model, keep, shallow) for keep, shallow in kinds[:n]]
+    skips = bool(networks) and all(net.skip and len(net.weights) > 2 for net in networks)
+    kinds = [(set(names), "all"), *((part, "all") for part in parts)]
+    if skips:
+        kinds[1:1] = [*((part, "first") for part in parts), *((part, "outer") for part in parts[1:])]
+    masks = [_mask(model, keep, layers) for keep, layers in kinds[:n]]
     return np.stack([masks[i % len(masks)] for i in range(n)]).astype(np.float32)
 
 
@@ -45,10 +54,10 @@ def _is_network(node: Any) -> bool:
     return isinstance(node, EQL)
 
 
-def _mask(model: Any, keep: set[str], shallow: bool) -> np.ndarray:
+def _mask(model: Any, keep: set[str], layers: Layers) -> np.ndarray:
     def ones(node: Any) -> Any:
         if _is_network(node):
-            return _network_mask(node, keep, shallow)
+            return _network_mask(node, keep, layers)
         return np.ones(node.shape) if eqx.is_inexact_array(node) else node
 
     marked = jax.tree.map(ones, model, is_leaf=_is_network)
@@ -56,26 +65,42 @@ def _mask(model: Any, keep: set[str], shallow: bool) -> np.ndarray:
     return np.asarray(flatten(arrays)[0])
 
 
-def _network_mask(network: EQL, keep: set[str], shallow: bool) -> EQL:
-    rows, columns = [], []
-    for primitive, count in units(network.library):
-        used = primitive.name in keep or primitive.name in PLAIN
-        rows += [used] * (primitive.arity * count)
-        columns += [used] * count
+def _network_mask(network: EQL, keep: set[str], layers: Layers) -> EQL:
+    """Ones where a weight may be used: hidden layer by hidden layer, each unit only with its function offered."""
     hidden = len(network.weights) - 1
+    plain: set[str] = set(PLAIN)
+    both = plain | keep
+    offered = [both] * hidden if layers != "outer" else [plain] * (hidden - 1) + [keep]
     weights, biases = [], []
     for layer, weight in enumerate(network.weights):
-        mask = np.ones(weight.shape)
+        mask, bias = np.ones(weight.shape), np.ones(weight.shape[:2])
         if layer < hidden:
-            mask *= np.array(rows)[None, :, None]
-        if layer and not (network.skip and layer == hidden):
-            mask *= np.array(columns)[None, None, :]
-        elif layer:
-            deep = [False] * len(columns) if shallow else columns
-            mask *= np.array([True] * network.n_inputs + columns + deep * (hidden - 1))[None, None, :]
+            rows = _offered(network, offered[layer], rows=True)
+            mask *= rows[None, :, None]
+            bias *= rows[None, :]
+        if layer:
+            mask *= _read(network, layer, offered, layers)[None, None, :]
         weights.append(mask)
-        used = np.array(rows, dtype=float)[None, :] if layer < hidden else 1.0
-        biases.append(np.ones(weight.shape[:2]) * used)
+        biases.append(bias)
     return EQL(
         tuple(weights), None if network.biases is None else tuple(biases), network.library, network.skip
     )
+
+
+def _read(network: EQL, layer: int, offered: list[set[str]], layers: Layers) -> np.ndarray:
+    """Which inputs of a layer after the first may be used."""
+    hidden = len(network.weights) - 1
+    columns = [_offered(network, names, rows=False) for names in offered]
+    if not (network.skip and layer == hidden):
+        return columns[layer - 1]
+    used = [
+        i == 0 if layers == "first" else i == hidden - 1 if layers == "outer" else True for i in range(hidden)
+    ]
+    inputs = np.full(network.n_inputs, layers != "outer")
+    return np.concatenate([inputs, *(c & u for c, u in zip(columns, used, strict=True))])
+
+
+def _offered(network: EQL, names: set[str], *, rows: bool) -> np.ndarray:
+    """For each row (argument of a unit) or each unit of a hidden layer, whether its function is among ``names``."""
+    counts = [(p.name in names, count * (p.arity if rows else 1)) for p, count in units(network.library)]
+    return np.concatenate([np.full(n, used) for used, n in counts])

@@ -1,0 +1,61 @@
+"""Sub-libraries hold back functions and layers, and nothing else."""
+
+import jax
+import numpy as np
+import pytest
+import sympy
+
+from isr.model.eql import build_eql
+from isr.model.parameters import flatten
+from isr.pruning.canonical import formulas_of, functions_in
+from isr.training.sublibraries import sublibrary_masks
+
+LIBRARY = {"constant": 1, "id": 1, "square": 1, "exp": 1, "sin": 1}
+
+
+def _network(skip):
+    return build_eql(jax.random.key(0), 2, 1, n_layers=2, library=LIBRARY, skip=skip, last_scale=1.0)
+
+
+def _formulas(network, mask):
+    vector, restore = flatten(network)
+    return formulas_of(restore(vector * mask.astype(vector.dtype)))
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    network = _network(skip=True)
+    return [_formulas(network, mask) for mask in sublibrary_masks(network, 9)]
+
+
+def test_the_first_restart_may_use_everything(kinds):
+    assert functions_in(kinds[0]) == {"exp", "sin"}
+    assert np.all(sublibrary_masks(_network(skip=True), 1) == 1)
+
+
+def test_each_other_restart_knows_its_own_functions(kinds):
+    wanted = [set(), {"exp"}, {"sin"}, {"exp"}, {"sin"}, set(), {"exp"}, {"sin"}]
+    assert [set(functions_in(formulas)) for formulas in kinds[1:]] == wanted
+
+
+def test_a_single_layer_has_no_function_of_a_function(kinds):
+    for formulas in kinds[1:4]:
+        for call in formulas[0].atoms(sympy.core.function.AppliedUndef):
+            assert not call.args[0].atoms(sympy.core.function.AppliedUndef)
+    assert max(sympy.Poly(kinds[1][0]).total_degree(), 0) == 2
+
+
+def test_an_outer_function_is_taken_of_a_polynomial_and_stands_alone(kinds):
+    for formulas in kinds[4:6]:
+        calls = formulas[0].atoms(sympy.core.function.AppliedUndef)
+        assert len(calls) == 1
+        (call,) = calls
+        assert call.args[0].is_polynomial()
+        assert sympy.Poly(call.args[0]).total_degree() == 2
+        assert formulas[0].subs(call, 0).is_number
+
+
+def test_without_a_skip_only_functions_are_held_back():
+    network = _network(skip=False)
+    found = [set(functions_in(_formulas(network, mask))) for mask in sublibrary_masks(network, 5)]
+    assert found == [{"exp", "sin"}, set(), {"exp"}, {"sin"}, {"exp", "sin"}]

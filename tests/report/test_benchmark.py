@@ -17,4 +17,7 @@ def test_the_quick_benchmark_writes_a_row(tmp_path):
     (row,) = [json.loads(line) for line in out.read_text().splitlines()]
     assert {"commit", "machine", "load", "seed", "n_constants", "jax_draw_ms"} <= row.keys()
     assert row["page_kb"] < 3000
-    assert "failure" in row or (row["pictures_per_second"] > 1 and row["fastest_draw_ms"] < 200)
+    if "failure" not in row:
+        assert row["pictures_per_second"] > 1
+        # Sixty frames a second leave 16.7 ms; a shared machine may take a few times as long.
+        assert row["frame_ms_best"] <= row["frame_ms"] < 200

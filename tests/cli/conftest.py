@@ -63,8 +63,9 @@ def regressor() -> isr.EQLRegressor:
         Point(law, 5 + 8 * i, 2 + i, 0.1 - i, 0.1 - i, np.zeros(3), np.zeros(2 + i), np.arange(2 + i))
         for i, law in enumerate(laws)
     ]
-    model = isr.EQLRegressor()
+    model = isr.EQLRegressor(units={"depth": "m", "y": "Pa"})
     model.feature_names_in_, model.n_features_in_ = np.array(["depth", "speed"], dtype=object), 2
+    model.y_names_ = ("y",)
     errors = np.array([0.5, 0.002, np.nan])
     model.fit_ = SimpleNamespace(front=front, chosen=1, errors=errors, labels={2: "1/100"}, n_train=160)
     curves = [np.array([loss, 2 * loss]) for loss in (3.0, 2.0, 1.5)]
@@ -79,10 +80,10 @@ def models(tmp_path_factory, regressor):
     """Paths of saved models by method, and of the rows they were fitted to."""
     folder, frame = tmp_path_factory.mktemp("models"), rows()
     x, y = frame[["depth", "speed"]], frame[["p1"]]
-    dense = {**TINY, "n_blocks": 1, "penalty": None}
+    dense = {**TINY, "n_blocks": 1, "penalty": None, "units": {"depth": "m"}}
     fitted = {
         "flow": isr.SymbolicFlow(**dense).fit(x),
-        "cisr": isr.ConditionalISR(**dense, units={"depth": "m"}).fit(x, y),
+        "cisr": isr.ConditionalISR(**dense).fit(x, y),
         "isr": isr.ISR(**dense).fit(x, y),
         "eql": regressor,
     }

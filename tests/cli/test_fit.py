@@ -1,5 +1,6 @@
 """``isr fit``: from a file to a saved model, and what it refuses before any work is done."""
 
+import copy
 import json
 import os
 import subprocess
@@ -49,11 +50,14 @@ def test_an_inverse_problem_is_fitted_and_told_in_json(run, models, tmp_path):
 
 def test_the_end_of_a_regression_shows_the_formulas(models, regressor, tmp_path, capsys):
     frame = pd.read_csv(models["rows"])
+    named = copy.copy(regressor).set_params(units={"p1": "Pa"})
+    named.y_names_ = ("p1",)
     conclude(
-        regressor, (frame[["depth", "speed"]], frame[["p1"]]), tmp_path / "law.isr", models["rows"], as_json=False,
-        units={"p1": "Pa"}, provenance={"command": "isr fit"},
+        named, (frame[["depth", "speed"]], frame[["p1"]]), tmp_path / "law.isr", models["rows"], as_json=False,
+        provenance={"command": "isr fit"},
     )  # fmt: skip
     out = capsys.readouterr().out
+    assert "# p1 in Pa" in out
     assert "p₁ = 0.05·depth" in out
     assert "R² = 1" in out
     assert "formulas = model" in out

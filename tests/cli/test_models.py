@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import isr
 from isr.cli.models import open_model
 from isr.expressions.check import CheckResult, CheckRow
 from isr.inference.saved import from_bundle
+from isr.report import gather, render
 from isr.storage import Bundle, load, save_bundle
 
 EVERY = ["flow", "cisr", "isr", "eql"]
@@ -51,6 +53,17 @@ def test_show_gives_latex_and_json(kind, run, models):
 
 def test_units_stand_beside_their_variables(run, models):
     assert "ConditionalISR of depth (m), speed, given p1" in run("show", models["cisr"]).out
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_units_reach_equations_code_and_axes(kind, run, models):
+    assert "# depth in m\n" in run("show", models[kind], "--text").out
+    assert "# depth in m\n" in run("show", models[kind]).out
+    assert re.search(r"depth (\(m\)|in m)\n", run("export", models[kind], "--lang", "c").out)
+    rows = pd.read_csv(models["rows"]).assign(y=0.0)
+    page = render(gather(load(models[kind]), data=rows, checks=False))
+    axis = "y (Pa), observed" if kind == "eql" else "depth (m)"
+    assert f">{axis}</text>" in page
 
 
 def test_show_inverse_is_the_other_direction(run, models):

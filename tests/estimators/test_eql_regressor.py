@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import isr
+from isr.estimators.eql_regressor import _names_of
 from isr.estimators.settings import Effort
 from isr.problems.laws import FUNCTIONS
 
@@ -33,10 +34,38 @@ def test_known_functions_come_back_exactly(name):
 def test_several_outputs_with_the_names_of_the_frame():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"depth": rng.uniform(-1, 1, 200), "speed": rng.uniform(-1, 1, 200)})
-    y = np.stack([2 * frame["depth"], frame["depth"] * frame["speed"]], axis=1)
-    model = quick(n_layers=1).fit(frame, y)
+    y = pd.DataFrame({"twice": 2 * frame["depth"], "both": frame["depth"] * frame["speed"]})
+    model = quick(n_layers=1, units={"depth": "m", "both": "m²/s"}).fit(frame, y)
     assert_allclose(model.predict(frame), y, atol=1e-6)
     assert {str(s) for e in model.expressions_ for s in e.free_symbols} == {"depth", "speed"}
+    saved = model.to_bundle()
+    assert (saved.y_names, saved.units) == (("twice", "both"), {"depth": "m", "both": "m²/s"})
+    assert saved.expressions.text().splitlines() == [
+        "# depth in m", "# both in m²/s", "twice = 2*depth", "both  = depth*speed"
+    ]  # fmt: skip
+    assert saved.expressions.code("c").startswith("// depth in m\n// both in m²/s\n")
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        (np.zeros(3), ("y",)),
+        (np.zeros((3, 2)), ("y1", "y2")),
+        (pd.Series(np.zeros(3), name="area"), ("area",)),
+        (pd.Series(np.zeros(3), name="length"), ("y",)),
+        (pd.Series(np.zeros(3)), ("y",)),
+        (pd.DataFrame(np.zeros((3, 1))), ("y",)),
+    ],
+)
+def test_outputs_have_the_names_of_y_where_it_has_any_of_its_own(y, expected):
+    assert _names_of(y, len(expected), ["length"]) == expected
+
+
+def test_units_of_nothing_are_refused():
+    with pytest.raises(
+        ValueError, match="units for unknown columns 'q'; the columns of x and y are 'x1', 'y'"
+    ):
+        quick(units={"q": "m"}).fit(np.zeros((9, 1)), np.zeros(9))
 
 
 def test_printed_expressions_are_the_prediction():

@@ -27,9 +27,10 @@ def tiny(**options):
 @pytest.fixture(scope="module")
 def banana():
     x = DENSITIES["banana"].sample(4000, random_state=0)
-    return isr.SymbolicFlow(n_restarts=4, effort="quick", random_state=0, verbose=False).fit(
-        pd.DataFrame(x, columns=["width", "height"])
+    model = isr.SymbolicFlow(
+        n_restarts=4, effort="quick", units={"width": "m"}, random_state=0, verbose=False
     )
+    return model.fit(pd.DataFrame(x, columns=["width", "height"]))
 
 
 def test_the_banana_law_is_found_exactly(banana):
@@ -48,6 +49,12 @@ def test_the_banana_density_is_close_to_the_truth(banana):
 
 def test_equations_carry_the_names_of_the_frame(banana):
     assert [str(s) for s in banana.expressions_.forward.inputs] == ["width", "height"]
+
+
+def test_equations_tell_the_units(banana):
+    for direction in ("forward", "inverse"):
+        assert banana.expressions_.text(direction).startswith("# width in m\n")
+    assert "width (m)" in banana.to_bundle().title
 
 
 def test_the_equations_are_the_model(banana):

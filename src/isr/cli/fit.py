@@ -89,14 +89,14 @@ def fit(
         "n_blocks": blocks, "n_layers": layers, "n_restarts": restarts, "max_time": max_time,
         "checkpoint": checkpoint, "effort": "quick" if quick else "thorough" if thorough else None,
     }  # fmt: skip
+    labels = _units(units, [*rows[0].columns, *([] if rows[1] is None else rows[1].columns)])
     estimator = _estimator(
         chosen,
-        {k: v for k, v in given.items() if v is not None} | {"random_state": seed},
+        {k: v for k, v in given.items() if v is not None} | {"random_state": seed, "units": labels or None},
         bounds=_bounds(bounds),
         noise=noise,
         dense=dense,
     )
-    labels = _units(units, [*rows[0].columns, *([] if rows[1] is None else rows[1].columns)])
     if not json:
         _announce(chosen, rows, data)
     estimator.fit(*(part for part in rows if part is not None))
@@ -106,7 +106,7 @@ def fit(
         shlex.join(["isr", *sys.argv[1:]]) if Path(sys.argv[0]).stem in ("isr", "__main__") else "isr fit"
     )
     conclude(
-        estimator, rows, target, data, as_json=json, units=labels,
+        estimator, rows, target, data, as_json=json,
         provenance={"command": command, "method": chosen.value, "seconds": round(time.monotonic() - begun, 1)},
     )  # fmt: skip
 

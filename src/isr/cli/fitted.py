@@ -35,7 +35,6 @@ def conclude(
     data: Path,
     *,
     as_json: bool,
-    units: Mapping[str, str],
     provenance: Mapping[str, Any],
 ) -> None:
     """Save a fitted estimator and print what was found.
@@ -46,7 +45,6 @@ def conclude(
         out: Where the model goes.
         data: Where the rows came from.
         as_json: Whether to print JSON.
-        units: Unit of a variable, by name.
         provenance: What the file should say of where it comes from.
     """
     from isr.storage import save_bundle
@@ -58,12 +56,7 @@ def conclude(
         "scores": scores,
     }  # fmt: skip
     bundle = estimator.to_bundle()
-    bundle = dataclasses.replace(
-        bundle,
-        y_names=() if rows[1] is None else tuple(rows[1].columns),
-        units={**bundle.units, **units},
-        metadata={**bundle.metadata, **facts},
-    )
+    bundle = dataclasses.replace(bundle, metadata={**bundle.metadata, **facts})
     save_bundle(bundle, out)
     result = _checked(bundle, rows)
     if as_json:

@@ -193,6 +193,25 @@ def check_paired(x: Table, y: Table, *, what: tuple[str, str] = ("x", "y")) -> N
         )
 
 
+def check_units(units: Mapping[str, str], names: Sequence[str], *, what: str = "x") -> dict[str, str]:
+    """Return units by name, once they are known to be text and to belong to columns that exist.
+
+    Args:
+        units: Unit by column name.
+        names: The columns.
+        what: What the columns belong to, for the error message.
+    """
+    unknown = [str(name) for name in units if name not in names]
+    if unknown:
+        raise ValueError(
+            f"units for unknown columns {quoted(unknown)}; the columns of {what} are {quoted(names)}"
+        )
+    for name, unit in units.items():
+        if not isinstance(unit, str):
+            raise TypeError(f"the unit of {name!r} must be text such as 'm/s', got {unit!r}")
+    return dict(units)
+
+
 def _labels(
     own: tuple[str, ...] | None, given: Iterable[str] | None, n_columns: int, what: str
 ) -> tuple[str, ...]:
@@ -225,14 +244,7 @@ def _units_of_parts(
 
 def _columns(found: Sequence[str], units: Mapping[str, str], bounds: Any, what: str) -> Columns:
     names = check_names(found, what=what)
-    unknown = [str(name) for name in units if name not in names]
-    if unknown:
-        raise ValueError(
-            f"units for unknown columns {quoted(unknown)}; the columns of {what} are {quoted(names)}"
-        )
-    for name, unit in units.items():
-        if not isinstance(unit, str):
-            raise TypeError(f"the unit of {name!r} must be text such as 'm/s', got {unit!r}")
+    check_units(units, names, what=what)
     return Columns(names, tuple(units.get(name) for name in names), parse_bounds(bounds, names))
 
 

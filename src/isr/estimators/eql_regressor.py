@@ -13,11 +13,12 @@ import sympy
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from isr.data.tables import check_units
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import RegressionFit, fit_regression
 from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
-from isr.expressions.formulas import FormulaExpressions, formula_expressions
+from isr.expressions.formulas import FormulaExpressions, formula_expressions, output_names
 from isr.model.formula import Formulas
 from isr.model.sigmoid import written_out
 from isr.storage import Bundle
@@ -39,6 +40,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object.
         effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
         batch_size: Rows a step.
+        units: Unit of a variable of x or y, by name.
         selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
         snap: Whether constants are set to simple values where the data cannot tell the difference.
         max_time: Seconds after which the best so far is kept.
@@ -49,6 +51,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     Attributes:
         formulas_: The model.
         expressions_: A SymPy expression for each output.
+        y_names_: What the outputs are called: the columns of y, or y, y1, y2, ...
         front_: Accuracy against complexity, a pandas frame.
         errors_: Standard errors of the constants.
         history_: Training curves.
@@ -73,6 +76,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         penalty: str | AbstractPenalty = "l0.5",
         effort: Any = "normal",
         batch_size: int = 64,
+        units: Mapping[str, str] | None = None,
         selection: str = "bic",
         snap: bool = True,
         max_time: float | None = None,
@@ -86,6 +90,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         self.penalty = penalty
         self.effort = effort
         self.batch_size = batch_size
+        self.units = units
         self.selection = selection
         self.snap = snap
         self.max_time = max_time
@@ -107,6 +112,8 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
             values, targets, weight = values[used], targets[used], weight[used]
         self.single_output_ = targets.ndim == 1
         targets = np.asarray(targets, dtype=float).reshape(len(values), -1)
+        self.y_names_ = _names_of(y, targets.shape[1], self._names())
+        check_units(self.units or {}, [*self._names(), *self.y_names_], what="x and y")
         n_train = max(1, round(0.8 * len(values)))
         schedule = make_schedule(
             self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS,
@@ -134,7 +141,8 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         self.expressions_: list[sympy.Expr] = [written_out(e) for e in self._written().program.outputs]
 
     def _written(self, model: Formulas | None = None) -> FormulaExpressions:
-        return formula_expressions(self.formulas_ if model is None else model, self._names())
+        formulas = self.formulas_ if model is None else model
+        return formula_expressions(formulas, self._names(), self.y_names_, self.units)
 
     def _names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
@@ -146,6 +154,8 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         return Bundle(
             model=self.formulas_,
             x_names=tuple(self._names()),
+            y_names=self.y_names_,
+            units=dict(self.units or {}),
             kind=type(self).__name__,
             metadata=self._metadata(equations=[str(e) for e in self.expressions_]),
             others=self._others(),
@@ -160,3 +170,10 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
                 jax.vmap(self.formulas_, in_axes=-1, out_axes=-1)(jnp.asarray(values.T))[0]
             ).T
         return predicted[:, 0] if self.single_output_ else predicted
+
+
+def _names_of(y: Any, n: int, taken: list[str]) -> tuple[str, ...]:
+    """The names a frame or series gives its columns, unless they are no text or stand in x too."""
+    columns = [getattr(y, "name", None)] if getattr(y, "ndim", 2) == 1 else getattr(y, "columns", ())
+    given = tuple(name for name in columns if isinstance(name, str) and name.strip())
+    return given if len(given) == n and not set(given) & set(taken) else output_names(n, taken)

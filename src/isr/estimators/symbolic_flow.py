@@ -37,6 +37,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
         batch_size: Rows a step.
         bounds: Box that x lies in: mapping or list of ``(low, high)``, None for an open end.
+        units: Unit of a variable, by name.
         selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
         snap: Whether constants are set to simple values where the data cannot tell the difference.
         max_time: Seconds after which the best so far is kept.
@@ -75,6 +76,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         effort: Any = "normal",
         batch_size: int = 64,
         bounds: Any = None,
+        units: Mapping[str, str] | None = None,
         selection: str = "bic",
         snap: bool = True,
         max_time: float | None = None,
@@ -93,6 +95,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         self.effort = effort
         self.batch_size = batch_size
         self.bounds = bounds
+        self.units = units
         self.selection = selection
         self.snap = snap
         self.max_time = max_time
@@ -104,7 +107,13 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         """Learn the density of the rows of X; y is ignored."""
         values = validate_data(self, X, dtype=np.float64, ensure_min_samples=4)
         names = getattr(self, "feature_names_in_", None)
-        table = read_table(values, names=None if names is None else list(names), bounds=self.bounds, what="x")
+        table = read_table(
+            values,
+            names=None if names is None else list(names),
+            units=self.units,
+            bounds=self.bounds,
+            what="x",
+        )
         self.columns_ = table.columns
         box = None if table.bounds is None else bounded(table.bounds.low, table.bounds.high)
         self._fit(Pairs(table.values, box), clamp=CLAMP, shape={"skip": True})

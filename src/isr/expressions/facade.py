@@ -151,7 +151,7 @@ class Expressions:
         """Return the equations as text for a terminal; without ``unicode`` SymPy can read each line."""
         from isr.expressions.text import text
 
-        return text(self.program(direction), digits=digits, unicode=unicode)
+        return text(self.program(direction), digits=digits, unicode=unicode, units=self.units)
 
     def latex(self, direction: str = "forward", *, digits: int = 4) -> str:
         """Return the equations as a LaTeX ``align*`` environment."""

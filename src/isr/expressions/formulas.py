@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,11 +12,12 @@ from jaxtyping import Float
 from sympy.printing.numpy import JaxPrinter, NumPyPrinter
 
 from isr.data.names import symbol_names
+from isr.expressions.code_support import comment
 from isr.expressions.evaluate import evaluate
 from isr.expressions.latex import latex
 from isr.expressions.mathml import mathml
 from isr.expressions.program import Program
-from isr.expressions.text import text
+from isr.expressions.text import legend, text
 from isr.model.formula import Formulas, complexity, express
 from isr.model.sigmoid import written_out
 
@@ -29,11 +30,13 @@ class FormulaExpressions:
         formulas: The model.
         x_names: Display names of its inputs.
         y_names: Display names of its outputs.
+        units: Unit of a variable, by display name.
     """
 
     formulas: Formulas
     x_names: tuple[str, ...]
     y_names: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def program(self) -> Program:
@@ -68,7 +71,7 @@ class FormulaExpressions:
 
     def text(self, *, digits: int | None = 4, unicode: bool = False) -> str:
         """Return the formulas as text, one line an output; without ``unicode`` SymPy can read each line."""
-        return text(self.program, digits=digits, unicode=unicode, log_det=False)
+        return text(self.program, digits=digits, unicode=unicode, log_det=False, units=self.units)
 
     def latex(self, *, digits: int = 4) -> str:
         """Return the formulas as a LaTeX ``align*`` environment."""
@@ -98,11 +101,16 @@ class FormulaExpressions:
             _SHAPES[language](symbol.name, arguments, written_out(value))
             for symbol, value in zip(self.program.output_symbols, self.program.outputs, strict=True)
         ]
-        return "\n".join([_HEADERS[language], *functions])
+        sign = "#" if language in ("python", "jax") else "//"
+        remarks = [f"{sign} {comment(remark)}" for remark in legend(self.program, self.units)]
+        return "\n".join([*remarks, _HEADERS[language], *functions])
 
 
 def formula_expressions(
-    formulas: Formulas, x_names: Sequence[str] = (), y_names: Sequence[str] = ()
+    formulas: Formulas,
+    x_names: Sequence[str] = (),
+    y_names: Sequence[str] = (),
+    units: Mapping[str, str] | None = None,
 ) -> FormulaExpressions:
     """Return the equations of a regressor.
 
@@ -110,6 +118,7 @@ def formula_expressions(
         formulas: The model.
         x_names: Of its inputs; x1, x2, … when left out.
         y_names: Of its outputs; y or y1, y2, … when left out.
+        units: Unit of a variable, by name.
 
     Example:
         >>> import jax.numpy as jnp
@@ -118,7 +127,8 @@ def formula_expressions(
         area = 2*length**2
     """
     inputs = tuple(x_names) or tuple(f"x{i + 1}" for i in range(formulas.n_inputs))
-    return FormulaExpressions(formulas, inputs, tuple(y_names) or output_names(formulas.n_outputs, inputs))
+    outputs = tuple(y_names) or output_names(formulas.n_outputs, inputs)
+    return FormulaExpressions(formulas, inputs, outputs, dict(units or {}))
 
 
 def output_names(n: int, taken: Sequence[str] = ()) -> tuple[str, ...]:

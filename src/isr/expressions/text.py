@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 import sympy
@@ -85,7 +86,14 @@ class _UnicodePrinter(EquationPrinter):
         return super()._print_Pow(expr, rational)
 
 
-def text(program: Program, *, digits: int | None = 4, unicode: bool = False, log_det: bool = True) -> str:
+def text(
+    program: Program,
+    *,
+    digits: int | None = 4,
+    unicode: bool = False,
+    log_det: bool = True,
+    units: Mapping[str, str] | None = None,
+) -> str:
     """Return a program as lines of text.
 
     Args:
@@ -93,6 +101,7 @@ def text(program: Program, *, digits: int | None = 4, unicode: bool = False, log
         digits: Significant digits of a number; ``None`` gives all there are.
         unicode: Whether to print for the eye (π, ², ·, the user's own letters) instead of for a parser.
         log_det: Whether the log-determinant has a line.
+        units: Unit of a variable, by the user's name for it; a remark says it.
 
     Example:
         >>> x, z = sympy.symbols("x z", real=True)
@@ -111,7 +120,7 @@ def text(program: Program, *, digits: int | None = 4, unicode: bool = False, log
     if unicode:
         shown = [(_pretty(target, program), _pretty(value, program), part) for target, value, part in shown]
     width = max(len(target) for target, _, _ in shown)
-    lines, last = _legend(program, unicode), ""
+    lines, last = [f"# {remark}" for remark in legend(program, units or {}, unicode=unicode)], ""
     several = len({part for _, _, part in shown}) > 2
     for target, value, part in shown:
         if several and part != last:
@@ -146,13 +155,28 @@ def as_guard(expr: Any) -> tuple[sympy.Expr, sympy.Expr, sympy.Expr] | None:
     return (values[0], lows[0], numbers[0]) if len(lows) == 1 else None
 
 
-def _legend(program: Program, unicode: bool) -> list[str]:
-    """What symbols stand for, where that is not what is printed."""
+def legend(program: Program, units: Mapping[str, str], *, unicode: bool = False) -> list[str]:
+    """Return what symbols stand for, where that is not what is printed, and in which unit.
+
+    Args:
+        program: One direction of a model.
+        units: Unit of a variable, by the user's name for it.
+        unicode: Whether the user's own letters are printed where they can be.
+
+    Example:
+        >>> depth, c = sympy.symbols("depth c", real=True)
+        >>> program = Program((depth,), (), (), (depth,), sympy.S.Zero, output_symbols=(c,), labels={"c": "speed"})
+        >>> legend(program, {"depth": "m", "speed": "m/s"})
+        ['depth in m', 'c: speed in m/s']
+    """
     lines = []
     for symbol in dict.fromkeys((*program.inputs, *program.conditions, *program.output_symbols)):
         label = program.labels.get(symbol.name, symbol.name)
+        unit = f" in {_one_line(units[label])}" if units.get(label) else ""
         if label != symbol.name and not (unicode and _letters(label)):
-            lines.append(f"# {symbol.name}: {_one_line(label)}")
+            lines.append(f"{symbol.name}: {_one_line(label)}{unit}")
+        elif unit:
+            lines.append(f"{_letters(label) if unicode else symbol.name}{unit}")
     return lines
 
 

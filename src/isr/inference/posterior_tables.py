@@ -77,7 +77,8 @@ def observation_html(
         f"<tr><td>{html.escape(name)}</td><td>{value}</td><td>{html.escape(units.get(name, ''))}</td></tr>"
         for name, value in zip(y_names, values, strict=True)
     )
+    sought = ", ".join(f"{name} ({units[name]})" if name in units else name for name in x_names)
     return (
-        f"<div><p><b>Posterior</b> of {html.escape(', '.join(x_names))} given</p><table><thead><tr>"
+        f"<div><p><b>Posterior</b> of {html.escape(sought)} given</p><table><thead><tr>"
         f"<th>observed</th><th>{heading}</th><th>unit</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )

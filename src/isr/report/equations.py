@@ -87,10 +87,14 @@ def _flow_sources(expressions: Expressions) -> dict[str, str]:
 
 
 def regressor_equations(
-    formulas: Formulas, x_names: Sequence[str], y_names: Sequence[str], errors: Any = None
+    formulas: Formulas,
+    x_names: Sequence[str],
+    y_names: Sequence[str],
+    errors: Any = None,
+    units: Mapping[str, str] | None = None,
 ) -> Equations:
     """Return the formulas of a regressor, one an output."""
-    equations = formula_expressions(formulas, x_names, y_names)
+    equations = formula_expressions(formulas, x_names, y_names, units)
     known: dict[float, float] = {}
     if errors is not None:
         known = constant_errors(

@@ -152,7 +152,7 @@ def _equations(data: ReportData, flow: Flow | None, expressions: Expressions | N
     if expressions is not None:
         return flow_equations(expressions, flow, data.errors)
     if isinstance(data.model, Formulas):
-        return regressor_equations(data.model, data.x_names, data.y_names, data.errors)
+        return regressor_equations(data.model, data.x_names, data.y_names, data.errors, data.units)
     return Equations()
 
 

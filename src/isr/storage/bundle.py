@@ -148,7 +148,7 @@ class Bundle:
         from isr.expressions.formulas import formula_expressions
 
         if isinstance(self.model, Formulas):
-            return formula_expressions(self.model, self.x_names, self.y_names)
+            return formula_expressions(self.model, self.x_names, self.y_names, self.units)
         return extract(self.flow, self.x_names or None, self.y_names or None, self.units)
 
     def sample(self, n: int, y: np.ndarray | None = None, *, seed: int = 0) -> np.ndarray:

@@ -14,7 +14,7 @@ PIP_OPTIONS := --quiet --disable-pip-version-check
 .PHONY: help demo test test-slow lint format docs bench has-benchmarks clean system-packages
 
 help:
-	@echo "make demo       build an exact law as a model, print its equations, sample and check it"
+	@echo "make demo       learn an arm backwards, judge its posterior and leave a page to play with"
 	@echo "make test       run the tests that take seconds, and the examples in docstrings"
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make lint       ruff, pyright and codespell"

@@ -42,6 +42,16 @@ class Expressions:
         noise: Standard deviations of the observed outputs (joint form), else empty.
         n_padding: Zeros appended to x.
         error: How far simplification has moved the values, relative; 0 straight from the model.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> equations = extract(Flow(Standardise((2.0,), (0.5,))), ["depth"], units={"depth": "m"})
+        >>> print(equations.text("inverse"))
+        # depth in m
+        depth   = 0.5*z1 + 2
+        log_det = -0.6931
+        >>> equations
+        <Expressions of depth: complexity 5, 2 constants; print them to read them>
     """
 
     forward: Program

@@ -60,6 +60,11 @@ def uniformity(
         n_bins: Bins of the χ² test.
         names: Of the parameters.
         random_state: Seed of the jitter that spreads each rank over its step.
+
+    Example:
+        >>> ranks = np.arange(1000)[:, None] % 100
+        >>> bool((uniformity(ranks, 99, names=["depth"]) > 0.9).all(axis=None))
+        True
     """
     position = _positions(ranks, n_draws, random_state)
     expected = len(position) / n_bins
@@ -89,6 +94,11 @@ def ecdf_band(
         prob: Probability of staying inside on the whole grid.
         n_simulations: Simulated ECDFs.
         random_state: Seed.
+
+    Example:
+        >>> low, high = ecdf_band(100, [0.5])
+        >>> bool(0.3 < low[0] < 0.5 < high[0] < 0.7)
+        True
     """
     grid = np.asarray(grid, dtype=float)
     rng = np.random.default_rng(random_state)
@@ -120,7 +130,14 @@ class Coverage:
 def marginal_coverage(
     truths: ArrayLike, samples: ArrayLike, *, levels: Sequence[float] = LEVELS, random_state: int = 0
 ) -> Coverage:
-    """Return the coverage of central intervals, parameter by parameter."""
+    """Return the coverage of central intervals, parameter by parameter.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> found = marginal_coverage(rng.normal(size=(500, 1)), rng.normal(size=(500, 99, 1)), levels=[0.5])
+        >>> bool(0.45 < found.coverage[0, 0] < 0.55)
+        True
+    """
     truths, samples = _check(truths, samples)
     position = _positions(sbc_ranks(truths, samples), samples.shape[1], random_state)
     return _coverage(np.abs(2 * position - 1), levels)
@@ -140,6 +157,11 @@ def joint_coverage(
         log_prob_samples: Model log density of each of its draws, ``(n, m)``.
         levels: Credible levels.
         random_state: Seed of the jitter.
+
+    Example:
+        >>> truths, draws = np.random.default_rng(0).normal(size=(2, 500, 99))
+        >>> bool(0.45 < joint_coverage(-(truths[:, 0] ** 2), -(draws**2), levels=[0.5]).coverage[0] < 0.55)
+        True
     """
     truth, draws = np.asarray(log_prob_truths, dtype=float), np.asarray(log_prob_samples, dtype=float)
     if truth.ndim != 1 or draws.shape[:1] != truth.shape or draws.ndim != 2:
@@ -196,6 +218,11 @@ def tarp(
             of the truths where not given.
         n_levels: Points of the curve.
         random_state: Seed.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> tarp(rng.normal(size=(300, 2)), 0.3 * rng.normal(size=(300, 99, 2))).p_value < 0.001  # too narrow
+        True
     """
     truths, samples = _check(truths, samples)
     rng = np.random.default_rng(random_state)

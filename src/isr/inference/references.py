@@ -112,6 +112,11 @@ def importance_resample(
         replace: Systematic resampling, in which a heavy draw may come back several times; otherwise every draw comes
             at most once, which suits unbiased MMD² but flattens the weights when ``n`` nears the effective size.
         random_state: Seed or generator.
+
+    Example:
+        >>> found = importance_resample([[1.0], [2.0], [3.0]], [0.0, -np.inf, 0.0], 4, random_state=0)
+        >>> sorted(found.samples[:, 0].tolist()), found.effective_size
+        ([1.0, 1.0, 3.0, 3.0], 2.0)
     """
     pool, log_w = np.asarray(samples), np.asarray(log_weights, dtype=float)
     if not np.any(log_w > -np.inf) or np.any(np.isnan(log_w)):

@@ -53,6 +53,12 @@ def gather(
         provenance: Further entries, such as ``{"command": "isr fit data.csv"}``.
         scene: ``"kinematics"`` draws the planar arm; models with the arm's names have it without asking.
         y_star: The observation the explorer starts with.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> data = gather(Flow(Standardise((2.0,), (0.5,))), data=[[1.5], [2.5]], title="Depths", checks=False)
+        >>> data.title, data.x_names, data.provenance["rows of data"]
+        ('Depths', ('x1',), '2')
     """
     bundle = _bundle(model)
     flow = bundle.model if isinstance(bundle.model, Flow) else None

@@ -68,7 +68,19 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> Bundle:
-    """Return what `save` wrote, number for number, or raise `ModelFileError` saying what is wrong with the file."""
+    """Return what `save` wrote, number for number, or raise `ModelFileError` saying what is wrong with the file.
+
+    Args:
+        path: The file.
+
+    Example:
+        >>> import isr, tempfile, pathlib
+        >>> from isr.model.affine import Standardise
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.isr"
+        >>> _ = save(Bundle(isr.Flow(Standardise((2.0,), (0.5,))), ("depth",), units={"depth": "m"}), path)
+        >>> load(path)
+        <saved flow of depth (m)>
+    """
     return load_bundle(path)
 
 

@@ -54,6 +54,12 @@ class Bundle:
         metadata: Where it comes from: versions, seed, hash of the data, front, history, errors of constants, anything
             made of numbers, text, arrays, lists and mappings.
         others: Further models by name, such as the other choices along the front.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> saved = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",), units={"depth": "m"}, kind="SymbolicFlow")
+        >>> saved, saved.sample(3).shape
+        (<saved SymbolicFlow of depth (m)>, (3, 1))
     """
 
     model: eqx.Module

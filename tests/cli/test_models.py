@@ -210,6 +210,14 @@ def test_a_report_is_written_in_one_step(kind, run, models, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "rows.csv"]
 
 
+@pytest.mark.parametrize("kind", ["cisr", "isr"])
+def test_a_report_judges_the_posterior_on_rows(kind, run, models, tmp_path):
+    assert run("report", models[kind], "--data", models["rows"], "--calibrate", "--out", "a.html").code == 0
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert 'id="calibration"' in page
+    assert "sbc ks" in page
+
+
 def test_a_report_of_a_file_shows_errors_of_constants_and_training_curves(run, models, tmp_path):
     assert run("report", models["eql"], "--out", "a.html").code == 0
     page = (tmp_path / "a.html").read_text("utf-8")
@@ -242,6 +250,8 @@ WRONG = {
     "several of one": ("posterior {cisr} --y-file {rows} --together", "need the prior the model was trained on"),
     "given nothing": ("sample {cisr}", "this ConditionalISR draws x given y; add --y p1=0.1"),
     "given too much": ("sample {flow} --y p1=1", "observes nothing; leave --y out"),
+    "nothing to judge by": ("report {cisr} --calibrate", "--calibrate needs rows to judge by: add --data"),
+    "nothing to judge": ("report {flow} --data {rows} --calibrate", "has no posterior to calibrate"),
     "no folder": ("sample {flow} --out no/rows.csv", "the folder no does not exist; create it first"),
     "no density": ("sample {eql}", "holds a Formulas, not a flow"),
     "no surrogate": ("predict {cisr} {rows}", "a ConditionalISR predicts no y from x; isr predict works with"),

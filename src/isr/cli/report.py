@@ -11,6 +11,9 @@ from isr.cli.models import open_model
 from isr.cli.options import Force, Json, ModelFile, numbers_in
 from isr.cli.output import print_json, refuse_existing, write_in_one_step
 
+MOST_CALIBRATED = 500
+N_DRAWS = 99
+
 
 def report(
     model: ModelFile,
@@ -22,6 +25,12 @@ def report(
     y: Annotated[
         list[str] | None, typer.Option("--y", help="The observation the explorer starts with: p1=0.1,p2=0.3.")
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate", help="Judge the posterior on the rows of --data: fresh ones, from the prior."
+        ),
+    ] = False,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     force: Force = False,
     json: Json = False,
@@ -35,9 +44,11 @@ def report(
     from isr.report import gather, render
 
     bundle = open_model(model)
+    frame = None if data is None else _frame(bundle, data)
     page = render(
         gather(
-            bundle, data=None if data is None else _frame(bundle, data), title=title or model.stem,
+            bundle, data=frame, title=title or model.stem,
+            calibration=_calibration(bundle, frame) if calibrate else None,
             y_star=None if y is None else _observed(bundle, y),
         )
     )  # fmt: skip
@@ -54,6 +65,27 @@ def _frame(bundle, path: Path):
     from isr.data.files import numeric_columns, read_rows
 
     return numeric_columns(read_rows(path), [*bundle.x_names, *bundle.y_names], source=path)
+
+
+def _calibration(bundle, frame):
+    """Return the checks of posterior draws for up to so many rows, with the noise that was added in training."""
+    import jax
+    import numpy as np
+
+    from isr.report import Calibration
+
+    if frame is None:
+        raise ValueError(
+            "--calibrate needs rows to judge by: add --data with fresh rows drawn from the prior"
+        )
+    if not getattr(bundle.model, "condition_dim", 0):
+        raise ValueError(f"this {bundle.kind} has no posterior to calibrate; leave --calibrate out")
+    rows = frame.head(MOST_CALIBRATED)
+    x, y = rows[list(bundle.x_names)].to_numpy(), rows[list(bundle.y_names)].to_numpy()
+    noise = np.asarray(bundle.metadata.get("noise", 0.0), dtype=float)
+    y = y + noise * np.random.default_rng(0).normal(size=y.shape)
+    drawn = bundle.flow.sample(jax.random.key(0), len(x) * N_DRAWS, np.repeat(y, N_DRAWS, axis=0))
+    return Calibration.of(x, drawn.reshape(len(x), N_DRAWS, -1), bundle.x_names)
 
 
 def _observed(bundle, texts: list[str]) -> list[float]:

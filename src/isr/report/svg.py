@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 40
+LEFT, RIGHT, TOP, BOTTOM = 62, 10, 10, 40
 """Room around the plotting area, for tick labels and the names of the axes."""
 
 

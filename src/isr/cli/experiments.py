@@ -34,6 +34,7 @@ class Experiment(StrEnum):
     laws = "laws"
     kinematics = "kinematics"
     posteriors = "posteriors"
+    geoacoustics = "geoacoustics"
 
 
 def reproduce(
@@ -48,6 +49,7 @@ def reproduce(
     only: Annotated[
         str, typer.Option(help="Comma-separated names of the cases to run; all when left out.")
     ] = "",
+    task: Annotated[int, typer.Option(min=1, max=2, help="Which task of geoacoustics.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for rows (JSON), tables and figures.")] = Path("results"),
     json: Json = False,
 ) -> None:
@@ -55,7 +57,7 @@ def reproduce(
 
     Example: isr reproduce densities --quick --out /tmp/densities
     """
-    from isr.reproduce import densities, kinematics, laws, posteriors
+    from isr.reproduce import densities, geoacoustics, kinematics, laws, posteriors
 
     names = [n.strip() for n in only.split(",") if n.strip()]
     known = {
@@ -63,6 +65,7 @@ def reproduce(
         Experiment.laws: [*laws.LAWS, *laws.FUNCTIONS],
         Experiment.kinematics: list(kinematics.MODELS),
         Experiment.posteriors: list(posteriors.PROBLEMS),
+        Experiment.geoacoustics: list(geoacoustics.STAGES),
     }[experiment]
     for name in names:
         if name not in known:
@@ -80,6 +83,8 @@ def reproduce(
         )  # fmt: skip
     elif experiment is Experiment.densities:
         densities.run(out, names=names or known, seeds=range(seeds or 5), quick=quick, say=say)
+    elif experiment is Experiment.geoacoustics:
+        geoacoustics.run(out, task=task, names=names or known, seeds=range(seeds or 1), quick=quick, say=say)
     else:
         runner = kinematics if experiment is Experiment.kinematics else posteriors
         runner.run(out, names=names or known, seeds=range(seeds or 1), quick=quick, say=say)

@@ -170,7 +170,7 @@ def _settled(member: Flow, rows: Rows) -> Flow:
 
 @eqx.filter_jit
 def _latents(flow: Flow, x: jax.Array) -> jax.Array:
-    return jax.vmap(lambda one: flow.latent_one(one)[0], in_axes=-1, out_axes=-1)(x)
+    return flow.latent_columns(x)[0]
 
 
 def _with_structure_of(first: Any, other: Any) -> Any:

@@ -68,6 +68,7 @@ class InverseModel(FlowModel):
         status_: How the fit ended.
         noise_: Observation noise that was added to y, a number a column.
         simulations_: What `fit_simulator` drew, failures included; with several rounds, the rows of the last box.
+        n_simulated_: How many rows `fit_simulator` simulated in all rounds.
         rounds_: Box of x that each round of `fit_simulator` drew from; None for a prior without an end.
     """
 
@@ -161,14 +162,14 @@ class InverseModel(FlowModel):
         """Draw n rows from the prior, simulate y for each and learn from the pairs.
 
         One fit covers every y. Where the posterior of one y* is very much narrower than the prior, give ``y_star``
-        and several ``rounds``: each simulates n more rows in the box where the last round's posterior of y* lives and
-        fits anew to all rows in that box. The result is for y* and what is much like it: see ``rounds_``.
+        and several ``rounds``: each fits anew to n rows in the box where the last round's posterior of y* lives, those
+        that earlier rounds simulated there and fresh ones. The result is for y* and what is much like it.
 
         Args:
             prior: Mapping from name to ``(low, high)`` for a uniform variable or to a frozen SciPy distribution; or an
                 object with ``sample(n, random_state)``.
             simulator: Takes rows of x and returns rows of y, without observation noise (see ``noise``).
-            n: Number of rows, in each round.
+            n: Number of rows, the same in each round.
             y_star: The observation that later rounds are for.
             rounds: At most so many; it ends earlier once the box hardly shrinks.
             n_jobs: Processes that simulate, through joblib; its backends reach a cluster.
@@ -180,7 +181,7 @@ class InverseModel(FlowModel):
                 "observation, given as y_star"
             )
         whole, seed = parse_prior(prior), seed_of(self.random_state)
-        self.prior_, self.simulator_, self.rounds_ = whole, simulator, []
+        self.prior_, self.simulator_, self.rounds_, self.n_simulated_ = whole, simulator, [], 0
         parts: list[Simulations] = []
         for number in range(rounds):
             if number:
@@ -193,12 +194,15 @@ class InverseModel(FlowModel):
                 parts = [inside(part, box) for part in parts]
             else:
                 self.rounds_.append(_box_of(whole))
+            n_kept = sum(len(part.x) for part in parts)
             parts.append(
                 simulate(
-                    self.prior_, simulator, n, random_state=_seed_of_round(seed, number), n_jobs=n_jobs,
+                    self.prior_, simulator, max(n - n_kept, 1), n_jobs=n_jobs,
+                    random_state=_seed_of_round(seed, number),
                     folder=folder if folder is None or not number else Path(folder) / f"round-{number + 1}",
                 )
             )  # fmt: skip
+            self.n_simulated_ += len(parts[-1].x) + parts[-1].n_failed
             self.simulations_ = joined(parts, self.prior_)
             bounds = self.prior_.bounds if self.bounds is None or number else self.bounds
             self._fit_rows(self.simulations_.x_frame(), self.simulations_.y, bounds=bounds)

@@ -6,11 +6,14 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float
 
 Vector = Float[Array, " dim"]
 Scalar = Float[Array, ""]
 Mapped = tuple[Vector, Scalar]
+Columns = Float[Array, "dim n"]
+MappedColumns = tuple[Columns, Float[Array, " n"]]
 
 
 class AbstractBijection(eqx.Module):
@@ -31,3 +34,16 @@ class AbstractBijection(eqx.Module):
     @abstractmethod
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         """Return the preimage of ``z`` and the log-determinant of the inverse there."""
+
+    def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
+        """Return images and log-determinants of many samples, one a column; ``condition`` is one or a column each."""
+        return jax.vmap(self.forward_and_log_det, in_axes=(-1, axis_of(condition)), out_axes=-1)(x, condition)
+
+    def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
+        """Return preimages and log-determinants of many samples, one a column."""
+        return jax.vmap(self.inverse_and_log_det, in_axes=(-1, axis_of(condition)), out_axes=-1)(z, condition)
+
+
+def axis_of(condition: Array | None) -> int | None:
+    """Return the axis that runs over samples; a vector is for all of them."""
+    return None if condition is None or condition.ndim == 1 else -1

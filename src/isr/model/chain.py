@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from jax.numpy import zeros
+from typing import Any
 
-from isr.model.bijection import AbstractBijection, Mapped, Vector
+import jax
+import jax.numpy as jnp
+from jax.numpy import zeros
+from jaxtyping import Array
+
+from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
+
+# Steps that come back in the same shape at least so often are compiled once and run in a loop.
+LEAST_REPEATS = 3
+LONGEST_PERIOD = 2
+Group = tuple[AbstractBijection, ...]
 
 
 class Chain(AbstractBijection):
@@ -40,3 +50,57 @@ class Chain(AbstractBijection):
             z, log_det = bijection.inverse_and_log_det(z, condition)
             total = total + log_det
         return z, total
+
+    def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
+        return self._run(x, condition, "forward_columns", backwards=False)
+
+    def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
+        return self._run(z, condition, "inverse_columns", backwards=True)
+
+    def _run(self, x: Columns, condition: Array | None, method: str, *, backwards: bool) -> MappedColumns:
+        def through(group: Group, mapped: MappedColumns) -> MappedColumns:
+            x, total = mapped
+            for step in reversed(group) if backwards else group:
+                x, log_det = getattr(step, method)(x, condition)
+                total = total + log_det
+            return x, total
+
+        mapped = (x, zeros(x.shape[-1], x.dtype))
+        groups = repeats(self.bijections)
+        for same in reversed(groups) if backwards else groups:
+            if len(same) == 1:
+                mapped = through(same[0], mapped)
+                continue
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *same)
+            mapped, _ = jax.lax.scan(
+                lambda carry, group: (through(group, carry), None), mapped, stacked, reverse=backwards
+            )
+        return mapped
+
+
+def repeats(steps: Group) -> list[list[Group]]:
+    """Return the steps in order as lists of groups, those of one list alike in all but their numbers."""
+    looks = [_look(step) for step in steps]
+    found: list[list[Group]] = []
+    start = 0
+    while start < len(steps):
+        period, times = max(
+            ((p, _times(looks, start, p)) for p in range(1, LONGEST_PERIOD + 1)), key=lambda pt: pt[0] * pt[1]
+        )
+        if times < LEAST_REPEATS:
+            period, times = 1, 1
+        found.append([steps[start + i * period : start + (i + 1) * period] for i in range(times)])
+        start += period * times
+    return found
+
+
+def _times(looks: list[Any], start: int, period: int) -> int:
+    first, times = looks[start : start + period], 0
+    while len(first) == period and looks[start + times * period : start + (times + 1) * period] == first:
+        times += 1
+    return times
+
+
+def _look(step: AbstractBijection) -> Any:
+    leaves, structure = jax.tree.flatten(step)
+    return structure, tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)

@@ -15,7 +15,15 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from isr.model.affine import LOG_SQRT_2PI, Bounded
-from isr.model.bijection import AbstractBijection, Mapped, Scalar, Vector
+from isr.model.bijection import (
+    AbstractBijection,
+    Columns,
+    Mapped,
+    MappedColumns,
+    Scalar,
+    Vector,
+    axis_of,
+)
 from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
 from isr.model.parameters import cast
@@ -114,6 +122,53 @@ class Flow(eqx.Module):
     def _condition(self, y: Vector | None) -> Vector | None:
         return None if self.condition_map is None or y is None else self.condition_map(y)
 
+    # Many samples, one a column -------------------------------------------------------------------------------
+
+    def latent_columns(self, padded: Columns, y: Array | None = None) -> MappedColumns:
+        """Return latents and log-determinants of columns of x with their padding; ``y`` is one or a column each."""
+        return self.bijection.forward_columns(padded, self._conditions(y))
+
+    def joint_log_prob_columns(self, padded: Columns, y: Array | None = None) -> Float[Array, " n"]:
+        """Return the log-density of every column of x with its padding."""
+        latent, log_det = self.latent_columns(padded, y)
+
+        def density(z: Vector, given: Vector | None) -> Scalar:
+            mean, scale = self._base(given, z.dtype)
+            return -jnp.sum(0.5 * ((z - mean) / scale) ** 2 + jnp.log(scale) + LOG_SQRT_2PI)
+
+        return log_det + jax.vmap(density, in_axes=(-1, axis_of(y)), out_axes=-1)(latent, y)
+
+    def draw_columns(self, noise: Columns, y: Array | None = None) -> Columns:
+        """Return the x that columns of standard-normal ``noise`` of the latent's width stand for."""
+
+        def latent(one: Vector, given: Vector | None) -> Vector:
+            mean, scale = self._base(given, one.dtype)
+            return mean + scale * one
+
+        z = jax.vmap(latent, in_axes=(-1, axis_of(y)), out_axes=-1)(noise, y)
+        return self.bijection.inverse_columns(z, self._conditions(y))[0][: self.dim]
+
+    def forward_columns(self, x: Columns, y: Array | None = None) -> MappedColumns:
+        """Return latents and log-determinants of columns of x."""
+        padding = jnp.zeros((self.n_padding, x.shape[-1]), x.dtype)
+        return self.latent_columns(jnp.concatenate([x, padding]), y)
+
+    def inverse_columns(self, z: Columns, y: Array | None = None) -> MappedColumns:
+        """Return x and log-determinants of the inverse for columns of latents."""
+        x, log_det = self.bijection.inverse_columns(z, self._conditions(y))
+        return x[: self.dim], log_det
+
+    def log_prob_columns(self, x: Columns, y: Array | None = None) -> Float[Array, " n"]:
+        """Return the log-density of columns of x, the padding summed out."""
+        if not self.n_padding:
+            return self.joint_log_prob_columns(x, y)
+        return jax.vmap(self.log_prob_one, in_axes=(-1, axis_of(y)), out_axes=-1)(x, y)
+
+    def _conditions(self, y: Array | None) -> Array | None:
+        if self.condition_map is None or y is None or y.ndim == 1:
+            return self._condition(y)
+        return jax.vmap(self.condition_map, in_axes=-1, out_axes=-1)(y)
+
     def _base(self, y: Vector | None, dtype: jnp.dtype) -> tuple[Vector, Vector]:
         free = self.bijection.dim - self.n_observed
         if not self.n_observed or y is None:
@@ -125,15 +180,17 @@ class Flow(eqx.Module):
 
     def forward(self, x: np.ndarray, y: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return latents ``(n, dim)`` and log-determinants ``(n,)`` of rows of x."""
-        return self._rows("forward_one", x, self.dim, y, y_enters=self.condition_map is not None)
+        return self._rows("forward_columns", x, self.dim, y, y_enters=self.condition_map is not None)
 
     def inverse(self, z: np.ndarray, y: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return rows of x and the inverse's log-determinants for rows of latents."""
-        return self._rows("inverse_one", z, self.bijection.dim, y, y_enters=self.condition_map is not None)
+        return self._rows(
+            "inverse_columns", z, self.bijection.dim, y, y_enters=self.condition_map is not None
+        )
 
     def log_prob(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         """Return the log-density (nats) of rows of x, given y where there is a condition."""
-        densities = self._rows("log_prob_one", x, self.dim, y, y_enters=self.condition_dim > 0)
+        densities = self._rows("log_prob_columns", x, self.dim, y, y_enters=self.condition_dim > 0)
         box = self.steps[0]
         if isinstance(box, Bounded):
             densities = np.where(box.contains(_checked(x, self.dim, "x")), densities, -np.inf)
@@ -149,10 +206,12 @@ class Flow(eqx.Module):
 
     def draw(self, noise: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         """Return the rows of x that rows of standard-normal ``noise`` of the latent's width stand for."""
-        return self._rows("draw_one", noise, self.bijection.dim, y, y_enters=self.condition_dim > 0)
+        return self._rows("draw_columns", noise, self.bijection.dim, y, y_enters=self.condition_dim > 0)
 
     def _rows(self, method: str, rows: np.ndarray, width: int, y: np.ndarray | None, *, y_enters: bool):
-        rows = _checked(rows, width, "x" if width == self.dim and method != "inverse_one" else "the latent")
+        rows = _checked(
+            rows, width, "x" if width == self.dim and method != "inverse_columns" else "the latent"
+        )
         if y_enters:
             if y is None:
                 raise ValueError(f"this flow is conditional: give y with {self.condition_dim} columns")
@@ -181,12 +240,8 @@ def _jitted(method: str) -> Callable:
     if method not in _COMPILED:
 
         def run(flow: Flow, rows: Float[Array, "n width"], y: Float[Array, "m condition"] | None):
-            one = getattr(flow, method)
-            if y is None:
-                return _last_axis(jax.vmap(one, in_axes=-1, out_axes=-1)(rows.T))
-            y_axis = None if y.shape[0] == 1 else -1
-            condition = y[0] if y.shape[0] == 1 else y.T
-            return _last_axis(jax.vmap(one, in_axes=(-1, y_axis), out_axes=-1)(rows.T, condition))
+            condition = None if y is None else y[0] if y.shape[0] == 1 else y.T
+            return _last_axis(getattr(flow, method)(rows.T, condition))
 
         _COMPILED[method] = eqx.filter_jit(run)
     return _COMPILED[method]

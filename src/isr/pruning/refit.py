@@ -197,8 +197,4 @@ def _chunked(data: dict[str, np.ndarray], n: int) -> tuple[dict[str, Array], Arr
 
 def flow_row_loss(flow: Any, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:
     """Return minus the log-density of every row, in nats."""
-    x, y = data["x"], data.get("y")
-    one = flow.joint_log_prob_one
-    if y is None:
-        return -jax.vmap(one, in_axes=(-1, None), out_axes=-1)(x, None)
-    return -jax.vmap(one, in_axes=-1, out_axes=-1)(x, y)
+    return -flow.joint_log_prob_columns(data["x"], data.get("y"))

@@ -18,8 +18,8 @@ N_TRAIN, N_TEST = 10_000, 100_000
 
 # Two affine blocks can only approach a ring or two modes: every weight is kept, since accuracy is all there is to gain.
 TWO_BLOCKS: dict[str, Any] = {
-    "n_blocks": 2, "mixing": "linear", "penalty": None, "selection": "accuracy", "n_restarts": 16,
-    "batch_size": 256, "effort": Effort(3000, 3000, 0),
+    "n_blocks": 2, "mixing": "linear", "penalty": None, "selection": "accuracy", "n_restarts": 8,
+    "batch_size": 256, "effort": Effort(8000, 8000, 0),
 }  # fmt: skip
 # Blocks as in the paper; "charts" lets the fit choose among closed-form charts beyond affine couplings.
 MODELS: dict[str, dict[str, dict[str, Any]]] = {

@@ -26,10 +26,7 @@ LOSSES = ("likelihood", "l2+mmd")
 
 def negative_log_likelihood(flow: Flow, x: Columns, y: Columns | None) -> Float[Array, " batch"]:
     """Return minus the log-density of every column of ``x``, given ``y`` where the flow reads one."""
-    log_prob = flow.joint_log_prob_one
-    if y is None:
-        return -jax.vmap(log_prob, in_axes=(-1, None), out_axes=-1)(x, None)
-    return -jax.vmap(log_prob, in_axes=-1, out_axes=-1)(x, y)
+    return -flow.joint_log_prob_columns(x, y)
 
 
 def profile_loss(flow: Flow, x: Columns, y: Columns) -> Float[Array, ""]:
@@ -38,7 +35,7 @@ def profile_loss(flow: Flow, x: Columns, y: Columns) -> Float[Array, ""]:
     The variance of each observed output is the batch's own mean squared residual, which is where the likelihood is
     largest: a poor fit starts with wide noise that narrows as the fit improves. Constants are left out.
     """
-    latent, log_det = jax.vmap(lambda one: flow.latent_one(one), in_axes=-1, out_axes=-1)(x)
+    latent, log_det = flow.latent_columns(x)
     n = y.shape[0]
     variance = jnp.mean(jnp.square(latent[:n] - y), axis=-1)
     rest = jnp.mean(0.5 * jnp.sum(jnp.square(latent[n:]), axis=0) - log_det)
@@ -62,7 +59,7 @@ def both_ways_loss(flow: Flow, x: Columns, y: Columns, key: PRNGKeyArray) -> Flo
     Backward: the MMD between ``[x, y]`` and what is drawn for the same y.
     """
     k_latent, k_draw = jax.random.split(key)
-    latent = jax.vmap(lambda one, given: flow.latent_one(one, given)[0], in_axes=-1, out_axes=-1)(x, y)
+    latent = flow.latent_columns(x, y)[0]
     n = flow.n_observed
     z, misfit = latent[n:], jnp.sum(jnp.mean((latent[:n] - y[:n]) ** 2, axis=-1))
     fresh = jax.random.normal(k_latent, z.shape, z.dtype)
@@ -84,9 +81,7 @@ def mmd(a: Columns, b: Columns) -> Float[Array, ""]:
 
 def _draw(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Columns:
     noise = jax.random.normal(key, (flow.bijection.dim, n), jnp.float32 if y is None else y.dtype)
-    if y is None:
-        return jax.vmap(flow.draw_one, in_axes=(-1, None), out_axes=-1)(noise, None)
-    return jax.vmap(flow.draw_one, in_axes=-1, out_axes=-1)(noise, y)
+    return flow.draw_columns(noise, y)
 
 
 def make_objective(

@@ -9,7 +9,7 @@ which other programs on the same machine disturb less:
 
 - ``draw``: samples, their order and the climb to the mode, in one worker, however many the page would use;
 - ``paint``: what the page's own thread does, with the drawing finished by reading a pixel back;
-- ``frame``: both, one after the other on one core. On two they overlap, and the slower one counts.
+- ``frame``: the sum of the two figures, as on one core. On two they overlap, and the slower one counts.
 
 ``pictures_per_second`` is what the screen showed while the target moved without a pause, workers and all. The browser
 has no graphics card here, so painting and showing cost more than on a desk. Beside it, as a baseline, the time JAX

@@ -10,14 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
+from scipy.stats import chi2
 
 from isr.inference.coordinates import Coordinates
 from isr.model.flow import Flow
 from isr.model.parameters import cast
 
-REACH = 3.0
-"""How far out, in standard deviations of the latent, the maximum is sought; beyond, where hardly a draw goes, a model
-may have spikes that no data ever spoke against."""
+REACH = 0.98
+"""The maximum is sought in the ball of the latent that holds this share of all draws; beyond, where hardly a draw goes,
+a model may have spikes that no data ever spoke against, in the corners of a box above all."""
+N_STARTS = 4
 # What stands for "no density here" in the search, where an infinity would end it.
 NOWHERE = 1e12
 
@@ -39,30 +41,47 @@ def find_maximum(
 ) -> Float[np.ndarray, " d_x"]:
     """Return the x that maximises ``Σ log p(x | y_i) + (1 - k) log p(x)``, found by L-BFGS in double precision.
 
-    The search runs in ``coordinates``, so it never leaves the bounds, nor goes farther out than `REACH` or the starts.
+    The search runs in ``coordinates``, so it never leaves the bounds. With one observation it stays within `REACH`; the
+    product of several may lie anywhere in them.
 
     Args:
         flow: The model.
         y: Observations as rows.
         coordinates: Where to search.
-        starts: Where to begin; the best end counts.
+        starts: Draws, the densest first; the search begins at the first few within reach, and the best end counts.
         prior: Needed where there are several observations.
     """
     points, _ = coordinates.of(starts)
     with jax.enable_x64(True):
         objective = _objective(flow, y, coordinates, prior, 1e-4 * starts.std(axis=0) + 1e-12)
-        found = []
-        for point in points[np.isfinite(points).all(axis=1)]:
-            reach = max(REACH, float(np.abs(point).max()))
-            found.append(
-                minimize(
-                    lambda e: objective(e)[:2], point, jac=True, method="L-BFGS-B",
-                    bounds=[(-reach, reach)] * len(point), options={"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8},
-                )
-            )  # fmt: skip
-        if not found:
+        points = points[np.isfinite(points).all(axis=1)]
+        radius = float(np.sqrt(chi2.ppf(REACH, points.shape[1]))) if len(y) == 1 else np.inf
+        points = points[np.linalg.norm(points, axis=1) < radius][:N_STARTS]
+        if not len(points):
             raise ValueError("no draw of the posterior has finite coordinates; is the model fitted?")
-        return objective(min(found, key=lambda result: result.fun).x)[2]
+        found = [_climb(objective, point, radius) for point in points]
+        return min(found, key=lambda end: end[0])[1]
+
+
+def _climb(objective: Callable[..., Any], point: np.ndarray, radius: float) -> tuple[float, np.ndarray]:
+    """Return the least value reached from ``point`` inside the ball, and its x.
+
+    The search is free in u, with ``e = u / sqrt(1 + |u|² / radius²)``: u covers the space while e stays in the ball.
+    """
+
+    def inside(u: np.ndarray) -> tuple[np.ndarray, float]:
+        shrink = 1 / np.sqrt(1 + np.sum(u**2) / radius**2)
+        return u * shrink, shrink
+
+    def value_and_slope(u: np.ndarray) -> tuple[float, np.ndarray]:
+        e, shrink = inside(u)
+        value, slope, _ = objective(e)
+        return value, shrink * (slope - e * (e @ slope) / radius**2)
+
+    start = point / np.sqrt(1 - np.sum(point**2) / radius**2)
+    options = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8}
+    end = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options)
+    return float(end.fun), objective(inside(end.x)[0])[2]
 
 
 def _objective(

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 RandomState = int | np.random.Generator | None
 
 N_SEARCH = 4096
-N_STARTS = 4
 N_SHOWN = 6
 
 
@@ -178,8 +177,8 @@ class Posterior:
         """Return the x of highest density.
 
         Found by L-BFGS from the best of 4096 draws, with the exact gradient of the model's equations. It never leaves
-        the bounds, nor the region within three standard deviations of the latent, where almost all draws fall. Like
-        any mode it depends on the scale: log x has its mode elsewhere than x.
+        the bounds, nor the ball of the latent that holds 98 % of all draws. Like any mode it depends on the
+        scale: log x has its mode elsewhere than x.
         """
         return self._maximum.copy()
 
@@ -295,7 +294,7 @@ class Posterior:
     @cached_property
     def _maximum(self) -> np.ndarray:
         draws = _finite(self._draw(N_SEARCH, 0)[0])
-        best = draws[np.argsort(self.log_prob(draws))[::-1][:N_STARTS]]
+        best = draws[np.argsort(self.log_prob(draws))[::-1]]
         if self._is_product:
             return find_maximum(self.flow, self.y_star, self._product.coordinates, best, self.prior)
         coordinates = coordinates_of(self._single, self._mean, draws)

@@ -20,7 +20,7 @@ from isr.reproduce import records
 N_TRAIN = 1_000_000
 N_STABILITY = 10_000_000
 # Steps of a hundred rows, the same for all; a sparse model spends them on warm-up, sparsifying and refit.
-DENSE = Effort(100_000, 100_000, 0, peak=2e-3)
+DENSE = Effort(120_000, 120_000, 0, peak=2e-3)
 SPARSE = Effort(60_000, 60_000, 40_000, peak=4e-3)
 # A readable model has at most so many constants in all its equations.
 READABLE = 400

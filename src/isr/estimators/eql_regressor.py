@@ -37,6 +37,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         primitives: Library of functions with multiplicities; constant, identity, square, sine, exponential, sigmoid
             and product when None.
         n_restarts: Random starts trained side by side.
+        n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
         penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object.
         effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
         batch_size: Rows a step.
@@ -73,6 +74,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         *,
         primitives: Mapping[str, int] | Sequence[str] | None = None,
         n_restarts: int = 9,
+        n_jobs: int | None = None,
         penalty: str | AbstractPenalty = "l0.5",
         effort: Any = "normal",
         batch_size: int = 64,
@@ -87,6 +89,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         self.n_layers = n_layers
         self.primitives = primitives
         self.n_restarts = n_restarts
+        self.n_jobs = n_jobs
         self.penalty = penalty
         self.effort = effort
         self.batch_size = batch_size
@@ -127,7 +130,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
                 library=LIBRARY if self.primitives is None else self.primitives,
                 n_layers=self.n_layers, schedule=schedule, n_restarts=self.n_restarts, rule=self.selection,
                 snapping=self.snap, seed=self.seed_, monitor=monitor,
-                path=None if self.checkpoint is None else Path(self.checkpoint),
+                path=None if self.checkpoint is None else Path(self.checkpoint), n_jobs=self.n_jobs,
             )  # fmt: skip
         self.history_ = self.fit_.population.history
         self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))

@@ -30,7 +30,8 @@ from isr.pruning.refit import flow_row_loss
 from isr.training.cache import keep_compiled_programs
 from isr.training.losses import LEAST_VARIANCE, make_objective
 from isr.training.monitor import Monitor
-from isr.training.population import Population, Schedule, train
+from isr.training.population import Population, Schedule
+from isr.training.shares import train_shared
 from isr.training.sublibraries import sublibrary_masks
 
 # What a weight in use adds to the complexity of a network written out with scales, guards and clamps, roughly.
@@ -84,6 +85,7 @@ class Settings:
         joint: Whether y, where there is one, is an output (ISR) rather than a condition (cISR).
         loss: What training minimises.
         backward: Weight of the term that keeps samples drawn backwards where data lie.
+        n_jobs: Workers among which restarts are shared out.
     """
 
     architectures: tuple[Architecture, ...]
@@ -97,6 +99,7 @@ class Settings:
     joint: bool = False
     loss: str = "likelihood"
     backward: float = 0.0
+    n_jobs: int | None = None
 
 
 def fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
@@ -148,9 +151,9 @@ def _train(
         jitter=rows.jitter if any(rows.jitter) else (),
         loss=settings.loss,
     )
-    population = train(
+    population = train_shared(
         objective, weights, rows.fresh(), rows.fresh(held_out=True), settings.schedule, keys[0],
-        monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
+        n_jobs=settings.n_jobs, monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
         masks=sublibrary_masks(flows[0], settings.n_restarts),
     )  # fmt: skip
     return population, restore

@@ -36,6 +36,7 @@ class FlowModel(EquationModel):
     mixing: str
     charts: Sequence[str] | str
     n_restarts: int
+    n_jobs: int | None
     penalty: str | AbstractPenalty | None
     effort: Any
     batch_size: int
@@ -70,6 +71,7 @@ class FlowModel(EquationModel):
             architectures=self._architectures(pairs.x.shape[1], clamp, shape or {}),
             schedule=schedule,
             n_restarts=self.n_restarts,
+            n_jobs=self.n_jobs,
             rule=self.selection,
             snapping=self.snap,
             sparse=self.penalty is not None,

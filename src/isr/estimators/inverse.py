@@ -49,6 +49,7 @@ class InverseModel(FlowModel):
         loss: ``"likelihood"``, or ``"l2+mmd"`` in both directions.
         backward: Weight of the term that keeps samples drawn backwards where data lie.
         n_restarts: Random starts trained side by side.
+        n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
         penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight, for accuracy alone.
         effort: ``"quick"``, ``"normal"``, ``"thorough"`` or an `Effort`.
         batch_size: Rows a step.
@@ -90,6 +91,7 @@ class InverseModel(FlowModel):
         loss: str = "likelihood",
         backward: float = 1.0,
         n_restarts: int = 4,
+        n_jobs: int | None = None,
         penalty: str | AbstractPenalty | None = "l0.5",
         effort: Any = "normal",
         batch_size: int = 100,
@@ -113,6 +115,7 @@ class InverseModel(FlowModel):
         self.loss = loss
         self.backward = backward
         self.n_restarts = n_restarts
+        self.n_jobs = n_jobs
         self.penalty = penalty
         self.effort = effort
         self.batch_size = batch_size

@@ -29,7 +29,8 @@ from isr.pruning.canonical import (
 from isr.pruning.front import Point, choose, pareto
 from isr.training.cache import keep_compiled_programs
 from isr.training.monitor import Monitor
-from isr.training.population import Population, Schedule, train
+from isr.training.population import Population, Schedule
+from isr.training.shares import train_shared
 from isr.training.sublibraries import sublibrary_masks
 
 N_REFINED = 5
@@ -66,6 +67,7 @@ def fit_regression(
     seed: int,
     monitor: Monitor,
     path: Path | None = None,
+    n_jobs: int | None = None,
 ) -> RegressionFit:
     """Fit formulas for every column of y to rows of x, by least squares.
 
@@ -82,6 +84,7 @@ def fit_regression(
         seed: Of everything drawn.
         monitor: Progress, deadline and interruption.
         path: Where checkpoints go.
+        n_jobs: Workers among which restarts are shared out.
     """
     keep_compiled_programs()
     with jax.enable_x64(True):
@@ -92,7 +95,7 @@ def fit_regression(
         data = {k: v[:, split.train] for k, v in arrays.items()}
         held_out = {k: v[:, split.held_out] for k, v in arrays.items()}
         members, population = _train(
-            data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path
+            data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs
         )
 
         def nats(loss: float) -> float:
@@ -151,7 +154,7 @@ def _arrays(x, y, weight, y_scale) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _train(data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path):
+def _train(data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs):
     keys = jax.random.split(jax.random.key(seed), n_restarts + 1)
     n_inputs, n_outputs = len(data["x"]), len(data["y"])
     networks = [
@@ -167,13 +170,14 @@ def _train(data, held_out, x_scale, library, n_layers, schedule, n_restarts, see
         return jnp.mean(losses)
 
     weights = np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks])
-    population = train(
+    population = train_shared(
         objective,
         weights,
         _scaled(data, x_scale),
         _scaled(held_out, x_scale),
         schedule,
         keys[0],
+        n_jobs=n_jobs,
         monitor=monitor,
         path=path,
         masks=sublibrary_masks(networks[0], n_restarts),

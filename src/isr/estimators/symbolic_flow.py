@@ -33,6 +33,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         charts: Closed-form charts to apply first, such as ``("polar",)``; ``"auto"`` lets the fit choose among none,
             polar coordinates and a split of two modes.
         n_restarts: Random starts trained side by side.
+        n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
         penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight.
         effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
         batch_size: Rows a step.
@@ -72,6 +73,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         mixing: str = "permutation",
         charts: Sequence[str] | str = (),
         n_restarts: int = 8,
+        n_jobs: int | None = None,
         penalty: str | AbstractPenalty | None = "l0.5",
         effort: Any = "normal",
         batch_size: int = 64,
@@ -91,6 +93,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         self.mixing = mixing
         self.charts = charts
         self.n_restarts = n_restarts
+        self.n_jobs = n_jobs
         self.penalty = penalty
         self.effort = effort
         self.batch_size = batch_size

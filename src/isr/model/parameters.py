@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,19 +24,30 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndar
 
     The function keeps the vector's precision, so a model can be trained in single and refitted in double.
     """
-    arrays, rest = eqx.partition(model, eqx.is_inexact_array)
-    leaves, tree = jax.tree.flatten(arrays)
-    shapes = [leaf.shape for leaf in leaves]
-    ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+    restore = _Restore(model)
+    return _joined(restore.leaves), restore
 
-    def restore(values: Array | np.ndarray) -> Model:
+
+class _Restore(Generic[Model]):
+    """Puts a vector back into a model; travels to another process as that model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        arrays, self.rest = eqx.partition(model, eqx.is_inexact_array)
+        self.leaves, self.tree = jax.tree.flatten(arrays)
+        self.shapes = [leaf.shape for leaf in self.leaves]
+        self.ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+
+    def __call__(self, values: Array | np.ndarray) -> Model:
         traced = isinstance(values, Tracer)
         # A split's gradient is one concatenation; that of slices is a sum of as many padded vectors.
-        pieces = jnp.split(values, ends) if traced else np.split(np.asarray(values), ends)
-        new = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=False)]
-        return eqx.combine(jax.tree.unflatten(tree, new if traced else [jnp.asarray(n) for n in new]), rest)
+        pieces = jnp.split(values, self.ends) if traced else np.split(np.asarray(values), self.ends)
+        new = [piece.reshape(shape) for piece, shape in zip(pieces, self.shapes, strict=False)]
+        filled = jax.tree.unflatten(self.tree, new if traced else [jnp.asarray(n) for n in new])
+        return eqx.combine(filled, self.rest)
 
-    return _joined(leaves), restore
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Restore, (self.model,)
 
 
 def _joined(leaves: list[Array]) -> Float[Array, " n"]:

@@ -42,6 +42,10 @@ class Monitor:
             self.stopped = f"max_time of {self.max_time:g} s reached"
         return self.stopped is not None
 
+    def silent(self) -> Monitor:
+        """Return a monitor that stops when this one does, and shows nothing."""
+        return _Silent(self)
+
     def begin(self, phase: str, total: int) -> None:
         """Tell that a phase of ``total`` steps begins."""
         if self._progress is not None:
@@ -64,6 +68,17 @@ class Monitor:
                 yield self
             finally:
                 self._progress = self._task = None
+
+
+class _Silent(Monitor):
+    def __init__(self, other: Monitor) -> None:
+        super().__init__(verbose=False)
+        self._other = other
+
+    def should_stop(self) -> bool:
+        if self._other.should_stop():
+            self.stopped = self._other.stopped
+        return self.stopped is not None
 
 
 @contextmanager

@@ -1,0 +1,102 @@
+"""Restarts shared out among joblib's workers: each trains its share as a population, then they are one again.
+
+Threads by default; ``with joblib.parallel_config(backend="loky")``, or a cluster's backend, moves the shares elsewhere.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import joblib
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from isr.training.history import History
+from isr.training.loop import Objective
+from isr.training.monitor import Monitor
+from isr.training.population import Population, Schedule, train
+
+
+def train_shared(
+    objective: Objective,
+    weights: np.ndarray,
+    data: dict[str, np.ndarray],
+    held_out: dict[str, np.ndarray],
+    schedule: Schedule,
+    key: PRNGKeyArray,
+    *,
+    n_jobs: int | None = None,
+    monitor: Monitor | None = None,
+    path: Path | None = None,
+    penalised: np.ndarray | None = None,
+    masks: np.ndarray | None = None,
+) -> Population:
+    """Train restarts as `train` does, shared out among ``n_jobs`` workers.
+
+    The bad restarts of each share are dropped within it. The result depends on the number of shares, not on who
+    trains them or in which order.
+
+    Args:
+        objective: Mean loss of a batch as a function of flat weights.
+        weights: Initial weights, one row a restart.
+        data: Training arrays, rows along the last axis.
+        held_out: Held-out arrays of the same kind.
+        schedule: Phases, penalty and batch size.
+        key: Seed of everything drawn.
+        n_jobs: Shares, as joblib counts workers; one program for all restarts when None or 1.
+        monitor: Progress of the first share, deadline and interruption of all.
+        path: Where checkpoints go; each share after the first has a file of its own beside it.
+        penalised: 1 where the penalty counts a weight.
+        masks: For each restart 1 where it may use a weight.
+    """
+    n_shares = min(joblib.effective_n_jobs(1 if n_jobs is None else n_jobs), len(weights))
+    monitor = monitor or Monitor(verbose=False)
+    numbers = np.asarray(jax.random.key_data(key))  # a key itself does not travel to another process
+
+    def share(number: int) -> Population:
+        rows, own = slice(number, None, n_shares), jax.random.wrap_key_data(jnp.asarray(numbers))
+        with jax.enable_x64(True):  # a thread has its own setting
+            return train(
+                objective, weights[rows], data, held_out, schedule,
+                own if number == 0 else jax.random.fold_in(own, number),
+                monitor=monitor if number == 0 else monitor.silent(), penalised=penalised,
+                path=path if path is None or number == 0 else path.with_name(f"{path.name}.{number}"),
+                masks=None if masks is None else masks[rows],
+            )  # fmt: skip
+
+    if n_shares == 1:
+        return share(0)
+    jobs = (joblib.delayed(share)(number) for number in range(n_shares))
+    workers: Any = joblib.Parallel(n_jobs=n_shares, prefer="threads")
+    return _joined(workers(jobs))
+
+
+def _joined(parts: list[Population]) -> Population:
+    """All members of all shares, the best first."""
+    held = np.concatenate([part.held_out for part in parts])
+    order = np.argsort(held, kind="stable")
+
+    def together(name: str) -> np.ndarray:
+        return np.concatenate([getattr(part, name) for part in parts])[order]
+
+    stopped = next((part.stopped for part in parts if part.stopped), None)
+    return Population(
+        together("weights"), together("strengths"), held[order], together("skipped"),
+        _joined_history([part.history for part in parts]), stopped,
+    )  # fmt: skip
+
+
+def _joined_history(parts: list[History]) -> History:
+    joined = History()
+    for epochs in zip_longest(*(zip(h.phases, h.train, h.held_out, strict=True) for h in parts)):
+        present = [epoch for epoch in epochs if epoch is not None]
+        joined.add(
+            present[0][0],
+            np.concatenate([train for _, train, _ in present]),
+            np.concatenate([held for _, _, held in present]),
+        )
+    return joined

@@ -14,8 +14,10 @@ from isr.estimators.inverse import ISR, ConditionalISR, InverseModel
 from isr.estimators.settings import Effort
 from isr.inference.calibration import check_calibration
 from isr.inference.metrics import mmd2, resimulation_error
+from isr.inference.saved import from_bundle
 from isr.problems import kinematics as arm
 from isr.reproduce import records
+from isr.storage import load
 
 N_TRAIN = 1_000_000
 N_STABILITY = 10_000_000
@@ -90,7 +92,7 @@ def run(
         say: Told of every fit.
     """
     targets = draw_targets(100, 200) if quick else draw_targets(1000, 1000)
-    models, rows = {}, []
+    rows = []
     for name in names:
         for seed in [next(iter(seeds))] if quick else seeds:
             model, seconds = train(name, seed, quick=quick)
@@ -102,14 +104,13 @@ def run(
             if name == "cISR readable":
                 row["front"] = judge_front(model, targets)
             records.append(out / "kinematics.jsonl", row)
-            model.save(out / f"kinematics-{name.replace(' ', '-')}.isr")
+            model.save(_file(out, name))
             say(f"{name:14} seed {seed}: Err_post {row['err_post']:.4f}, Err_resim {row['err_resim']:.2e}, "
                 f"{row['n_constants']} constants, {seconds:.0f} s")  # fmt: skip
-            models[name] = model
             rows.append(row)
     everything = records.read(out / "kinematics.jsonl")
     (out / "kinematics.md").write_text(table([r for r in everything if r["quick"] == quick]))
-    figure(models, out / "kinematics.png", n=300 if quick else 1000)
+    figure(out, n=300 if quick else 1000)
     return rows
 
 
@@ -220,22 +221,28 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def figure(models: dict[str, InverseModel], path: Path, *, n: int = 1000) -> None:
-    """Draw arms that reach (0, 1.5): by rejection, and by every model."""
+def _file(out: Path, name: str) -> Path:
+    return out / f"kinematics-{name.replace(' ', '-')}.isr"
+
+
+def figure(out: Path, *, n: int = 1000) -> None:
+    """Draw arms that reach (0, 1.5): by rejection, and by every model saved in ``out``."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    fig, axes = plt.subplots(1, 1 + len(models), figsize=(3.1 * (1 + len(models)), 3.3), squeeze=False)
+    names = [name for name in MODELS if _file(out, name).exists()]
+    fig, axes = plt.subplots(1, 1 + len(names), figsize=(3.1 * (1 + len(names)), 3.3), squeeze=False)
     truth = arm.sample_by_rejection(arm.TARGET, n, threshold=0.02, random_state=5).samples
     arm.plot_arms(axes[0, 0], truth, arm.TARGET, colour="0.35")
     axes[0, 0].set_title("rejection")
-    for i, (name, model) in enumerate(models.items()):
-        drawn = model.sample([arm.TARGET], n, random_state=3)[0]
-        density = model.log_prob(drawn, np.array([arm.TARGET]))
+    for i, name in enumerate(names):
+        post = from_bundle(load(_file(out, name)), arm.TARGET)
+        drawn = post.sample(n, random_state=3)
+        density = post.log_prob(drawn)
         arm.plot_arms(axes[0, i + 1], drawn, arm.TARGET, log_prob=density, colour=f"C{i}")
         axes[0, i + 1].set_title(name)
     fig.tight_layout()
-    fig.savefig(path, dpi=130)
+    fig.savefig(out / "kinematics.png", dpi=130)
     plt.close(fig)

@@ -145,6 +145,7 @@ def figure(models: dict[tuple[str, str], SymbolicFlow], path: Path) -> None:
     fig, axes = plt.subplots(
         len(labels), len(names), figsize=(2.2 * len(names), 2.2 * len(labels)), squeeze=False
     )
+    first = {label: next(n for n in names if label == "truth" or (n, label) in models) for label in labels}
     for column, name in enumerate(names):
         truth = DENSITIES[name].sample(2000, random_state=0)
         low, high = truth.min(axis=0) - 0.5, truth.max(axis=0) + 0.5
@@ -161,7 +162,7 @@ def figure(models: dict[tuple[str, str], SymbolicFlow], path: Path) -> None:
                 continue
             ax.scatter(*x.T, s=1.5, alpha=0.4, lw=0, color="0.3" if label == "truth" else f"C{row - 1}")
             ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-            if column == 0:
+            if name == first[label]:
                 ax.set_ylabel(label)
     fig.tight_layout()
     fig.savefig(path, dpi=130)

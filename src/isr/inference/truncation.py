@@ -54,9 +54,9 @@ def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Box:
 
     Example:
         >>> from isr.inference.priors import parse_prior
-        >>> draws = np.array([[0.2, 5.0], [0.4, 6.0]])
+        >>> draws = np.array([[0.25, 5.0], [0.75, 6.0]])
         >>> box_around(draws, parse_prior({"a": (0, 1), "b": (5, 9)})).bounds
-        [(0.15, 0.45), (5.0, 6.25)]
+        [(0.125, 0.875), (5.0, 6.25)]
     """
     finite = draws[np.isfinite(draws).all(axis=1)]
     low, high = finite.min(axis=0), finite.max(axis=0)

@@ -204,6 +204,13 @@ def test_rounds_without_an_observation_are_refused():
         isr.ConditionalISR().fit_simulator({"a": (0, 1)}, _identity, 10, rounds=2)
 
 
+def test_an_observation_of_the_wrong_width_is_told_before_the_first_fit():
+    model = isr.ConditionalISR(**_options())
+    with pytest.raises(ValueError, match="y_star"):
+        model.fit_simulator({"a": (0, 1), "b": (0, 1)}, _identity, 20, y_star=[1.0, 2.0, 3.0], rounds=2)
+    assert not hasattr(model, "flow_")
+
+
 def test_the_training_record_knows_the_noise():
     x = np.random.default_rng(0).normal(size=(500, 2))
     model = isr.ConditionalISR(**_options(noise=3.0, effort=Effort(50, 0, 0))).fit(x, 0.01 * x[:, :1])

@@ -70,3 +70,8 @@ def test_the_box_holds_all_draws_and_leaves_out_those_that_are_not_finite():
     assert np.all(box.contains(draws))
     assert np.all(np.isfinite(box.low))
     assert np.all(box.high - box.low < 1.6 * np.ptp(draws, axis=0))
+
+
+def test_draws_that_are_all_infinite_are_told():
+    with pytest.raises(ValueError, match="nowhere to simulate"):
+        box_around(np.full((3, 2), np.inf), parse_prior(PRIOR))

@@ -207,6 +207,11 @@ class InverseModel(FlowModel):
             )  # fmt: skip
             self.n_simulated_ += len(parts[-1].x) + parts[-1].n_failed
             self.simulations_ = joined(parts, self.prior_)
+            if (
+                y_star is not None and not number
+            ):  # a wrong observation is told before the first fit, not after it
+                self.y_columns_ = read_table(self.simulations_.y, what="y").columns
+                self._observations(y_star)
             bounds = self.prior_.bounds if self.bounds is None or number else self.bounds
             self._fit_rows(self.simulations_.x_frame(), self.simulations_.y, bounds=bounds)
         return self

@@ -59,6 +59,11 @@ def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Box:
         [(0.125, 0.875), (5.0, 6.25)]
     """
     finite = draws[np.isfinite(draws).all(axis=1)]
+    if not len(finite):
+        raise ValueError(
+            "no draw of this round's posterior is finite, so there is nowhere to simulate next; give each round more "
+            "rows or a longer effort"
+        )
     low, high = finite.min(axis=0), finite.max(axis=0)
     margin = MARGIN * (high - low)
     low, high = low - margin, high + margin

@@ -40,18 +40,9 @@ def train_shared(
     The bad restarts of each share are dropped within it. The result depends on the number of shares, not on who
     trains them or in which order.
 
-    Args:
-        objective: Mean loss of a batch as a function of flat weights.
-        weights: Initial weights, one row a restart.
-        data: Training arrays, rows along the last axis.
-        held_out: Held-out arrays of the same kind.
-        schedule: Phases, penalty and batch size.
-        key: Seed of everything drawn.
-        n_jobs: Shares, as joblib counts workers; one program for all restarts when None or 1.
-        monitor: Progress of the first share, deadline and interruption of all.
-        path: Where checkpoints go; each share after the first has a file of its own beside it.
-        penalised: 1 where the penalty counts a weight.
-        masks: For each restart 1 where it may use a weight.
+    The arguments are those of `train`, and ``n_jobs``: shares, as joblib counts workers; one program for all restarts
+    when None or 1. The monitor shows the progress of the first share and stops all. Each share after the first writes
+    its checkpoints to a file of its own beside ``path``.
     """
     n_shares = min(joblib.effective_n_jobs(1 if n_jobs is None else n_jobs), len(weights))
     monitor = monitor or Monitor(verbose=False)

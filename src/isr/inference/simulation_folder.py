@@ -111,3 +111,14 @@ def write_whole(path: Path, write: Callable[[str], Any]) -> None:
     with temporary.open("rb+") as file:
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write named arrays as one npz file, complete or not at all; its folder is made if it is missing."""
+
+    def write(name: str) -> None:
+        with Path(name).open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, write)

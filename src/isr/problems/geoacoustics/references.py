@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-from isr.inference.simulation_folder import write_whole
+from isr.inference.simulation_folder import write_arrays
 from isr.problems.geoacoustics import tasks
 from isr.problems.geoacoustics.posteriors import Grid, cell_centres, ensemble_posterior, refine_grid
 from isr.problems.geoacoustics.swellex import prior
@@ -86,14 +86,8 @@ def make_truths(
         np.stack([known.given_hydrophone(y, n_draws, i) for i, y in enumerate(hydrophone_rows)]),
         exact[-1][0], np.array([misfit for _, misfit in exact]),
     )  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lambda name: _save(name, truths))
+    write_arrays(path, asdict(truths))
     return truths
-
-
-def _save(name: str | Path, truths: Truths) -> None:
-    with Path(name).open("wb") as file:
-        np.savez_compressed(file, **asdict(truths))
 
 
 class _Known:

@@ -15,6 +15,7 @@ from isr.expressions import extract
 from isr.expressions.formulas import formula_expressions
 from isr.inference.outliers import TrainingRecord
 from isr.inference.posterior import Posterior
+from isr.model.affine import Standardise
 from isr.model.build import Architecture, build_flow
 from isr.model.formula import Formulas
 from isr.pruning.front import Point
@@ -157,3 +158,10 @@ def test_long_equations_of_a_front_are_cut():
     table = front((" + ".join(["x"] * 500),)).assign(equations=["\n".join(["z = 1"] * 99)] * 2)
     assert "and 87 more lines" in Front(table)._repr_html_()
     assert len(repr(front((" + ".join(["x"] * 500),)))) < 600
+
+
+def test_flows_and_histories_are_told_in_a_line():
+    flow = isr.Flow(Standardise((2.0, 1.0), (0.5, 1.0)))
+    assert repr(flow) == "<flow of 2 variables: Standardise>"
+    history = History(["warm up", "warm up", "refit"], [np.ones(2)] * 3, [np.array([3.0, 2.0])] * 3)
+    assert repr(history) == "<history of 3 epochs (warm up 2, refit 1), best held-out loss 2>"

@@ -36,6 +36,15 @@ def test_show_prints_equations_and_front(kind, run, models):
     assert "held-out nats" in out
 
 
+def test_show_gives_the_standard_errors_of_constants(run, models):
+    out = run("show", models["eql"]).out
+    section = out[out.index("standard errors") :].splitlines()
+    assert [line.split() for line in section[2:4]] == [["26.5", "0.5"], ["0.05", "0.002"]]
+    shown = json.loads(run("show", models["eql"], "--json").out)
+    assert [c["value"] for c in shown["constants"]] == [26.5, 0.05]
+    assert [c["error"] for c in shown["constants"]] == pytest.approx([0.5, 0.002])
+
+
 @pytest.mark.parametrize("kind", EVERY)
 def test_shown_text_is_what_sympy_reads(kind, run, models):
     lines = [line for line in run("show", models[kind], "--text").out.splitlines() if line[0] != "#"]

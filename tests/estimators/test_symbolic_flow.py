@@ -26,9 +26,9 @@ def tiny(**options):
 
 @pytest.fixture(scope="module")
 def banana():
-    x = DENSITIES["banana"].sample(4000, random_state=0)
+    x = DENSITIES["banana"].sample(10_000, random_state=0)
     model = isr.SymbolicFlow(
-        n_restarts=4, effort="quick", units={"width": "m"}, random_state=0, verbose=False
+        n_layers=1, n_restarts=2, effort="quick", units={"width": "m"}, random_state=0, verbose=False
     )
     return model.fit(pd.DataFrame(x, columns=["width", "height"]))
 

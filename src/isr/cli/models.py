@@ -84,6 +84,21 @@ def written(equations: Expressions | FormulaExpressions, direction: str, form: s
     return equations.text(*where, unicode=form == "pretty")  # type: ignore[call-arg]
 
 
+def errors_of(bundle: Bundle) -> dict[float, float]:
+    """Return the standard error of each printed constant that has one, by its absolute value, the largest first."""
+    if bundle.errors is None:
+        return {}
+    from isr.model.flow import Flow
+    from isr.report.equations import flow_errors, formula_errors
+
+    model: Any = bundle.model
+    if isinstance(model, Flow):
+        known = flow_errors(bundle.expressions, model, bundle.errors)
+    else:
+        known = formula_errors(model, bundle.x_names, bundle.y_names, bundle.errors)
+    return dict(sorted(known.items(), reverse=True))
+
+
 def predict_rows(bundle: Bundle, rows: Any) -> Any:
     """Return y for rows of x, from a regressor or the surrogate of an ISR model."""
     import jax

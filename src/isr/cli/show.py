@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isr.cli.exits import CheckFailedError
-from isr.cli.models import check_model, front_of, open_model, written
+from isr.cli.models import check_model, errors_of, front_of, open_model, written
 from isr.cli.options import Complexity, Json, ModelFile
 from isr.cli.output import heading, indented, print_json, table
 
@@ -52,10 +52,19 @@ def describe(bundle: Bundle, directions: list[str]) -> None:
     for direction, text in texts.items():
         heading(f"Equations, {_WAYS[direction]}" if hasattr(equations, "inverse") else "Equations")
         indented(text)
+    print_errors(errors_of(bundle))
     print_front(front_of(bundle))
 
 
 _WAYS = {"forward": "from x to the latent", "inverse": "from the latent to x"}
+
+
+def print_errors(errors: dict[float, float]) -> None:
+    """Print the constants of the equations that were estimated, each with its standard error."""
+    if not errors:
+        return
+    heading("Constants with their standard errors, signs left out")
+    table([{"constant": value, "standard error": float(f"{error:.2g}")} for value, error in errors.items()])
 
 
 def print_front(rows: list[dict[str, Any]], most: int = 12) -> None:
@@ -95,6 +104,7 @@ def described(bundle: Bundle) -> dict[str, Any]:
         "n_constants": equations.n_constants,
         "equations": {way: written(equations, way) for way in both},
         "latex": {way: written(equations, way, "latex") for way in both},
+        "constants": [{"value": value, "error": error} for value, error in errors_of(bundle).items()],
         "front": front_of(bundle),
         "metadata": {k: v for k, v in bundle.metadata.items() if k not in NOT_SHOWN},
     }

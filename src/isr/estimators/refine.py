@@ -43,7 +43,7 @@ def eliminate_all(
     for model in models:
         if monitor.should_stop() and kept:
             break
-        fit = Fit(model, row_loss, some, nats, newton=False)
+        fit = Fit(model, row_loss, some, nats)
         kept.append(fit.restore(eliminate(fit, fit.start, singly=False)[-1].theta))
         monitor.advance()
     return kept

@@ -61,6 +61,12 @@ class Flow(eqx.Module):
         if self.n_padding not in (0, 1):
             raise ValueError(f"n_padding must be 0 or 1, got {self.n_padding}")
 
+    def __repr__(self) -> str:
+        given = f" given {self.condition_dim}" if self.condition_map is not None else ""
+        giving = f", {self.n_observed} outputs observed" if self.n_observed else ""
+        kinds = ", ".join(type(step).__name__ for step in self.steps)
+        return f"<flow of {self.dim} variable{'s' * (self.dim != 1)}{given}{giving}: {kinds}>"
+
     @property
     def steps(self) -> tuple[AbstractBijection, ...]:
         """The bijections one after the other."""

@@ -19,11 +19,12 @@ from isr.model.parameters import cast, flatten
 
 # Above so many constants a Hessian at every step costs more than it saves.
 MAX_NEWTON = 24
-CHUNK = 4096
-# Rows that a quick look at the curvature takes.
-FEW_ROWS = 1024
-# Hessians are compiled for these numbers of constants and filled up.
-BUCKETS = (8, 24, 48, 100)
+# Rows are summed over in pieces of this length; the first alone serves for a quick look at the curvature.
+CHUNK = 1024
+# Step of the differences of gradients, in sizes of a constant: near the cube root of double precision.
+STEP = 1e-5
+# Constants smaller than this count as being of this size.
+LEAST_SIZE = 0.05
 
 RowLoss = Callable[[Any, dict[str, Float[Array, "width n"]]], Float[Array, " n"]]
 
@@ -37,8 +38,6 @@ class Fit:
         data: Arrays with rows along the last axis; ``"weight"``, where present, weighs the rows.
         nats: Turns a mean loss into nats a row: the identity for a likelihood, ``log(loss) / 2`` for a mean
             squared error.
-        newton: Whether few constants converge by Newton steps; without, by a quasi-Newton method, which needs no
-            Hessian of every size compiled.
     """
 
     def __init__(
@@ -47,19 +46,14 @@ class Fit:
         row_loss: RowLoss,
         data: dict[str, np.ndarray],
         nats: Callable[[float], float] = float,
-        *,
-        newton: bool = True,
     ) -> None:
         with jax.enable_x64(True):
             self._model = cast(model, jnp.float64)
             self.start = np.asarray(flatten(self._model)[0])
             self.n_rows = next(iter(data.values())).shape[-1]
             self.nats = nats
-            self._newton = newton
             self._row_loss = row_loss
-            self._rows = _chunked(data, self.n_rows)
-            n_few = min(self.n_rows, FEW_ROWS)
-            self._few = _chunked({name: v[..., :n_few] for name, v in data.items()}, n_few)
+            self._pieces, self._share = _chunked(data, self.n_rows)
 
     def restore(self, theta: np.ndarray) -> Any:
         """Return the model with these constants."""
@@ -72,26 +66,39 @@ class Fit:
         return value
 
     def _value_and_grad(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        with jax.enable_x64(True):
-            value, grad = _value_and_grad(jnp.asarray(theta), self._model, self._row_loss, self._rows)
-        value, grad = float(value), np.asarray(grad)
+        value, grad = self._summed(theta, len(self._share))
         return (
             (value, grad)
             if np.isfinite(value) and np.all(np.isfinite(grad))
             else (np.inf, np.zeros_like(grad))
         )
 
-    def hessian(self, theta: np.ndarray, free: np.ndarray, *, fast: bool = False) -> np.ndarray:
-        """Return the matrix of second derivatives with respect to the free constants; fast from fewer rows."""
-        buckets = BUCKETS if self._newton else BUCKETS[-1:]
-        size = next(b for b in (*buckets, len(free)) if b >= len(free))
-        index = np.concatenate([free, np.full(size - len(free), len(theta))])
+    def _summed(self, theta: np.ndarray, n_pieces: int) -> tuple[float, np.ndarray]:
+        """Return mean loss and gradient over the first pieces of the rows."""
         with jax.enable_x64(True):
-            full = _hessian(
-                jnp.asarray(np.concatenate([theta[free], np.zeros(size - len(free))])), jnp.asarray(index),
-                jnp.asarray(theta), self._model, self._row_loss, self._few if fast else self._rows,
-            )  # fmt: skip
-        return np.asarray(full)[: len(free), : len(free)]
+            value, grad = _value_and_grad(
+                jnp.asarray(theta), self._model, self._row_loss, self._pieces, jnp.asarray(n_pieces)
+            )
+        share = float(np.sum(self._share[:n_pieces]))
+        return float(value) / share, np.asarray(grad) / share
+
+    def hessian(self, theta: np.ndarray, free: np.ndarray, *, fast: bool = False) -> np.ndarray:
+        """Return the matrix of second derivatives with respect to the free constants; fast from fewer rows.
+
+        Central differences of gradients: correct to about eight digits, and nothing more is compiled for them.
+        """
+        n_pieces = 1 if fast else len(self._share)
+        steps = STEP * np.maximum(np.abs(theta), LEAST_SIZE)
+        columns = []
+        for i in free:
+            sides = []
+            for sign in (1, -1):
+                moved = theta.copy()
+                moved[i] += sign * steps[i]
+                sides.append(self._summed(moved, n_pieces)[1][free])
+            columns.append((sides[0] - sides[1]) / (2 * steps[i]))
+        matrix = np.stack(columns) if columns else np.zeros((0, 0))
+        return 0.5 * (matrix + matrix.T)
 
     def converge(
         self, theta: np.ndarray, free: np.ndarray, *, max_iterations: int = 60, fast: bool = False
@@ -107,7 +114,9 @@ class Fit:
         before = self.loss(theta)
         if not len(free) or not np.isfinite(before):
             return theta, before
-        size = np.maximum(np.abs(theta[free]), 0.05)  # badly scaled constants would starve a trust region
+        size = np.maximum(
+            np.abs(theta[free]), LEAST_SIZE
+        )  # badly scaled constants would starve a trust region
 
         def place(phi: np.ndarray) -> np.ndarray:
             full = theta.copy()
@@ -121,7 +130,7 @@ class Fit:
         def curvature(phi: np.ndarray) -> np.ndarray:
             return _finite(self.hessian(place(phi), free, fast=fast) * np.outer(size, size))
 
-        if self._newton and len(free) <= MAX_NEWTON:
+        if len(free) <= MAX_NEWTON:
             method, options = "trust-exact", {"maxiter": max_iterations, "gtol": 1e-6 if fast else 1e-9}
         else:
             method, options = "L-BFGS-B", {"maxiter": 10 * max_iterations}
@@ -149,37 +158,32 @@ class Fit:
         return errors
 
 
-def _total(theta: Array, model: Any, row_loss: RowLoss, chunks: Any) -> Array:
-    restored = flatten(model)[1](theta)
-
-    def add(carry, piece):
-        rows, weight = piece
-        losses = row_loss(restored, rows)
-        return carry + jnp.sum(jnp.where(weight > 0, losses, 0.0) * weight), None
-
-    return jax.lax.scan(add, jnp.zeros((), theta.dtype), chunks)[0]
-
-
-# Compiled once for a structure: which constants are free, and the rows, are arguments.
+# Compiled once for a structure: which constants are free, the rows and how many of them count are arguments.
 @eqx.filter_jit
-def _value_and_grad(theta: Array, model: Any, row_loss: RowLoss, chunks: Any) -> tuple[Array, Array]:
-    return jax.value_and_grad(_total)(theta, model, row_loss, chunks)
+def _value_and_grad(
+    theta: Array, model: Any, row_loss: RowLoss, pieces: Any, n_pieces: Array
+) -> tuple[Array, Array]:
+    def total(theta: Array, rows: Any, weight: Array) -> Array:
+        losses = row_loss(flatten(model)[1](theta), rows)
+        return jnp.sum(jnp.where(weight > 0, losses, 0.0) * weight)
 
+    def add(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        rows, weight = jax.tree.map(lambda values: values[i], pieces)
+        value, grad = jax.value_and_grad(total)(theta, rows, weight)
+        return carry[0] + value, carry[1] + grad
 
-@eqx.filter_jit
-def _hessian(phi: Array, index: Array, theta: Array, model: Any, row_loss: RowLoss, chunks: Any) -> Array:
-    def at(phi):
-        return _total(theta.at[index].set(phi, mode="drop"), model, row_loss, chunks)
-
-    return jax.hessian(at)(phi)
+    return jax.lax.fori_loop(0, n_pieces, add, (jnp.zeros((), theta.dtype), jnp.zeros_like(theta)))
 
 
 def _finite(matrix: np.ndarray) -> np.ndarray:
     return matrix if np.all(np.isfinite(matrix)) else np.eye(len(matrix))
 
 
-def _chunked(data: dict[str, np.ndarray], n: int) -> tuple[dict[str, Array], Array]:
-    """Return the rows in pieces of equal length, filled up with rows of weight zero; weights sum to one."""
+def _chunked(data: dict[str, np.ndarray], n: int) -> tuple[tuple[dict[str, Array], Array], np.ndarray]:
+    """Return the rows in pieces of equal length, filled up with rows of weight zero, and each piece's share.
+
+    Weights sum to one over all pieces.
+    """
     weight = np.asarray(data.get("weight", np.ones((1, n)))[0], dtype=np.float64)
     weight = weight / np.sum(weight)
     length = min(CHUNK, n)
@@ -192,7 +196,7 @@ def _chunked(data: dict[str, np.ndarray], n: int) -> tuple[dict[str, Array], Arr
 
     rows = {name: pieces(np.asarray(v, np.float64)) for name, v in data.items() if name != "weight"}
     padded = np.concatenate([weight, np.zeros(fill)]).reshape(n_pieces, length)
-    return rows, jnp.asarray(padded, jnp.float64)
+    return (rows, jnp.asarray(padded, jnp.float64)), padded.sum(axis=1)
 
 
 def flow_row_loss(flow: Any, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:

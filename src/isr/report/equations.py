@@ -59,21 +59,33 @@ def flow_equations(expressions: Expressions, flow: Flow | None = None, errors: A
         flow: The model; needed for standard errors.
         errors: Standard errors of its learned numbers.
     """
-    known: dict[float, float] = {}
-    if flow is not None and errors is not None:
-        names = expressions.x_names, expressions.y_names or None, dict(expressions.units)
-
-        def write(model: Any) -> list[sympy.Expr]:
-            found = extract(model, *names)
-            return [*found.forward.expressions, *found.inverse.expressions]
-
-        known = constant_errors(flow, np.asarray(errors), write)
+    known = flow_errors(expressions, flow, errors) if flow is not None and errors is not None else {}
     return Equations(
         (*flow_listings(expressions, known), *composed_listings(expressions)),
         _flow_sources(expressions),
         expressions.complexity,
         expressions.n_constants,
         known,
+    )
+
+
+def flow_errors(expressions: Expressions, flow: Flow, errors: Any) -> dict[float, float]:
+    """Return the standard error of each constant printed in either direction of a flow, by its absolute value."""
+    names = expressions.x_names, expressions.y_names or None, dict(expressions.units)
+
+    def write(model: Any) -> list[sympy.Expr]:
+        found = extract(model, *names)
+        return [*found.forward.expressions, *found.inverse.expressions]
+
+    return constant_errors(flow, np.asarray(errors), write)
+
+
+def formula_errors(
+    formulas: Formulas, x_names: Sequence[str], y_names: Sequence[str], errors: Any
+) -> dict[float, float]:
+    """Return the standard error of each constant printed in a regressor's formulas, by its absolute value."""
+    return constant_errors(
+        formulas, np.asarray(errors), lambda m: formula_expressions(m, x_names, y_names).program.outputs
     )
 
 
@@ -95,11 +107,7 @@ def regressor_equations(
 ) -> Equations:
     """Return the formulas of a regressor, one an output."""
     equations = formula_expressions(formulas, x_names, y_names, units)
-    known: dict[float, float] = {}
-    if errors is not None:
-        known = constant_errors(
-            formulas, np.asarray(errors), lambda m: formula_expressions(m, x_names, y_names).program.outputs
-        )
+    known = formula_errors(formulas, x_names, y_names, errors) if errors is not None else {}
     return Equations(
         (formula_listing(equations, known),),
         {"LaTeX": equations.latex(), "Python": equations.code("python"), "C": equations.code("c")},

@@ -16,11 +16,12 @@ from isr.inference.calibration import check_calibration
 from isr.inference.metrics import c2st
 from isr.problems import ballistics, toys
 from isr.reproduce import records
+from isr.reproduce.kinematics import LIBRARY
 
 N_TRAIN, N_DRAWS = 100_000, 1000
 COMMON: dict[str, Any] = {
     "n_blocks": 6, "n_layers": 3, "batch_size": 100, "n_restarts": 1, "penalty": None, "selection": "accuracy",
-    "effort": Effort(30_000, 30_000, 0, peak=2e-3), "verbose": False,
+    "effort": Effort(30_000, 30_000, 0, peak=2e-3), "primitives": LIBRARY, "verbose": False,
 }  # fmt: skip
 MODELS: dict[str, dict[str, Any]] = {"cISR": {}, "cINN": {"subnet": "mlp"}}
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
     """Losses seen during training.
 
@@ -24,6 +24,11 @@ class History:
     phases: list[str] = field(default_factory=list)
     train: list[np.ndarray] = field(default_factory=list)
     held_out: list[np.ndarray] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        epochs = ", ".join(f"{name} {self.phases.count(name)}" for name in dict.fromkeys(self.phases))
+        best = min((float(np.nanmin(held)) for held in self.held_out), default=np.nan)
+        return f"<history of {len(self.phases)} epochs ({epochs}), best held-out loss {best:.4g}>"
 
     def add(self, phase: str, train: np.ndarray, held_out: np.ndarray) -> None:
         """Record one epoch."""

@@ -137,6 +137,7 @@ MODELS = {
     "bounded": bounded,
     "conditional": conditional,
     "conditioning network": lambda key: conditional(key, n_blocks=1, n_features=3),
+    "linear condenser": lambda key: conditional(key, n_blocks=1, n_features=2, condenser="linear"),
     "joint": joint,
     "padded": padded,
     "far from zero": far_from_zero,

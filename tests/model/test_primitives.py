@@ -148,5 +148,19 @@ def test_stacked_networks_are_networks_of_their_own(skip):
 def test_a_network_without_hidden_layer_is_refused():
     with pytest.raises(ValueError, match="at least one hidden layer"):
         build_eql(jax.random.key(0), 2, 1, n_layers=0)
-    with pytest.raises(ValueError, match="an MLP needs a hidden layer"):
+    with pytest.raises(ValueError, match="a hidden layer needs a unit"):
         build_mlp(jax.random.key(0), 2, 1, width=0)
+
+
+def test_a_leaky_relu_network_without_hidden_layer_is_a_linear_map():
+    network = build_mlp(jax.random.key(0), 3, 2, n_layers=0)
+    a, b = jnp.array([0.1, -0.2, 0.3]), jnp.array([1.0, 2.0, -3.0])
+    assert_allclose(network(a + 2 * b), network(a) + 2 * network(b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("n_layers", [1, 3])
+def test_many_columns_at_once_are_each_on_its_own(skip, n_layers):
+    network = build_eql(jax.random.key(0), 3, 2, n_layers=n_layers, stack=2, skip=skip)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 7)))
+    assert_allclose(network.columns(x), jax.vmap(network, in_axes=-1, out_axes=-1)(x), rtol=1e-12)

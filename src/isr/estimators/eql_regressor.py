@@ -169,9 +169,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         check_is_fitted(self, "formulas_")
         values: Any = validate_data(self, X, dtype=np.float64, reset=False)
         with jax.enable_x64(True):
-            predicted = np.asarray(
-                jax.vmap(self.formulas_, in_axes=-1, out_axes=-1)(jnp.asarray(values.T))[0]
-            ).T
+            predicted = np.asarray(self.formulas_.columns(jnp.asarray(values.T))[0]).T
         return predicted[:, 0] if self.single_output_ else predicted
 
 

@@ -39,8 +39,9 @@ class InverseModel(FlowModel):
         subnet: ``"eql"`` for equations, ``"mlp"`` for the baselines INN and cINN.
         mixing: Between blocks: a fixed ``"permutation"``, a learned ``"linear"`` map, or ``"none"``.
         charts: Closed-form charts of x to apply first, such as ``("split",)``.
-        n_features: Features of the network that condenses y before the blocks read it (conditional form only);
-            0 lets them read y itself.
+        n_features: Features to which y is condensed before the blocks read it (conditional form only); 0 lets
+            them read y itself.
+        condenser: What condenses y: a ``"network"`` of leaky ReLUs, or a ``"linear"`` map, which can be read.
         noise: Standard deviation of the observation noise to add to y: a number, one a column, or a mapping by
             name. 0 where y has its noise already. ``"auto"`` adds 1 % of each column's spread, because without any
             noise a posterior has no density.
@@ -85,6 +86,7 @@ class InverseModel(FlowModel):
         mixing: str = "linear",
         charts: Sequence[str] | str = (),
         n_features: int = 0,
+        condenser: str = "network",
         noise: Any = "auto",
         bounds: Any = None,
         units: Mapping[str, str] | None = None,
@@ -109,6 +111,7 @@ class InverseModel(FlowModel):
         self.mixing = mixing
         self.charts = charts
         self.n_features = n_features
+        self.condenser = condenser
         self.noise = noise
         self.bounds = bounds
         self.units = units
@@ -221,7 +224,7 @@ class InverseModel(FlowModel):
             raise ValueError(
                 "n_features belongs to ConditionalISR: ISR gives y as an output and does not read it"
             )
-        return {"n_features": self.n_features}
+        return {"n_features": self.n_features, "condenser": self.condenser}
 
     def posterior(self, y_star: Any) -> Posterior:
         """Return the posterior given one observation, or several of the same x (rows)."""

@@ -134,7 +134,7 @@ def fit_regression(
 
 def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:
     """Return the squared error of every row, summed over the outputs, in units of y's variance."""
-    residual = jax.vmap(formulas, in_axes=-1, out_axes=-1)(data["x"])[0] - data["y"]
+    residual = formulas.columns(data["x"])[0] - data["y"]
     if "scale" in data:
         residual = residual / data["scale"]
     return jnp.sum(residual**2, axis=0)

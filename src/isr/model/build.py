@@ -29,6 +29,8 @@ CHARTS = ("polar", "split", "sinh_arcsinh")
 # A split must promise so many nats a row before it is offered to a variable.
 LEAST_GAIN = 0.05
 MIXINGS = ("permutation", "linear", "none")
+CONDENSERS = {"network": 2, "linear": 0}
+"""Hidden layers of what condenses a condition."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Architecture:
         clamp: Bound of the log-scale of a coupling.
         guard: Bound of the subnetworks' inputs, in standard deviations.
         n_features: Outputs of the conditioning network; 0 passes the standardised condition on.
+        condenser: What that network is: leaky ReLUs (``"network"``) or a ``"linear"`` map.
     """
 
     n_blocks: int = 2
@@ -63,9 +66,14 @@ class Architecture:
     clamp: float | None = 2.0
     guard: float | None = 6.0
     n_features: int = 0
+    condenser: str = "network"
 
     def __post_init__(self) -> None:
-        for name, value, known in (("subnet", self.subnet, SUBNETS), ("mixing", self.mixing, MIXINGS)):
+        for name, value, known in (
+            ("subnet", self.subnet, SUBNETS),
+            ("mixing", self.mixing, MIXINGS),
+            ("condenser", self.condenser, tuple(CONDENSERS)),
+        ):
             if value not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
         for chart in self.charts:
@@ -214,8 +222,9 @@ def _condition_map(
     network = None
     if shape.n_features:
         network = build_mlp(
-            key, condition_dim, shape.n_features, n_layers=2, width=max(64, shape.width), last_scale=1.0
-        )
+            key, condition_dim, shape.n_features, n_layers=CONDENSERS[shape.condenser],
+            width=max(64, shape.width), last_scale=1.0,
+        )  # fmt: skip
     return ConditionMap(standardise, network, shape.guard)
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from isr.model.bijection import AbstractBijection, Mapped, Vector
+from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
 from isr.model.eql import EQL
 from isr.model.formula import Formulas
 from isr.model.mlp import MLP
@@ -53,29 +53,47 @@ class Coupling(AbstractBijection):
                 raise ValueError(f"{name} must be a positive number or None, got {bound!r}")
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return self._forward(x, condition)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return self._inverse(z, condition)
+
+    def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
+        return self._forward(x, _a_column_each(condition, x.shape[-1]))
+
+    def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
+        return self._inverse(z, _a_column_each(condition, z.shape[-1]))
+
+    def _forward(self, x: Array, condition: Array | None) -> tuple[Array, Array]:
         u1, u2 = jnp.split(x, [self.split])
         s1, t1 = self.scale_and_shift(self.first, u2, condition)
         v1 = u1 * jnp.exp(s1) + t1
         s2, t2 = self.scale_and_shift(self.second, v1, condition)
         o2 = u2 * jnp.exp(s2) + t2
-        return jnp.concatenate([v1, o2]), jnp.sum(s1) + jnp.sum(s2)
+        return jnp.concatenate([v1, o2]), jnp.sum(s1, axis=0) + jnp.sum(s2, axis=0)
 
-    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+    def _inverse(self, z: Array, condition: Array | None) -> tuple[Array, Array]:
         v1, o2 = jnp.split(z, [self.split])
         s2, t2 = self.scale_and_shift(self.second, v1, condition)
         u2 = (o2 - t2) * jnp.exp(-s2)
         s1, t1 = self.scale_and_shift(self.first, u2, condition)
         u1 = (v1 - t1) * jnp.exp(-s1)
-        return jnp.concatenate([u1, u2]), -jnp.sum(s1) - jnp.sum(s2)
+        return jnp.concatenate([u1, u2]), -jnp.sum(s1, axis=0) - jnp.sum(s2, axis=0)
 
     def scale_and_shift(
-        self, subnetwork: Subnetwork, half: Vector, condition: Vector | None
-    ) -> tuple[Float[Array, " half"], Float[Array, " half"]]:
-        """Return the clamped log-scale and the shift that ``subnetwork`` gives."""
+        self, subnetwork: Subnetwork, half: Array, condition: Array | None
+    ) -> tuple[Float[Array, "half *n"], Float[Array, "half *n"]]:
+        """Return the clamped log-scale and the shift that ``subnetwork`` gives, for one sample or a column each."""
         inputs = half if condition is None else jnp.concatenate([half, condition])
         if self.guard is not None:
             inputs = jnp.clip(inputs, -self.guard, self.guard)
-        s, t = subnetwork(inputs)
+        s, t = subnetwork.columns(inputs) if inputs.ndim == 2 else subnetwork(inputs)
         if self.clamp is not None:
             s = self.clamp * (2 / np.pi) * jnp.arctan(s / self.clamp)
         return s, t
+
+
+def _a_column_each(condition: Array | None, n: int) -> Array | None:
+    if condition is None or condition.ndim == 2:
+        return condition
+    return jnp.broadcast_to(condition[:, None], (len(condition), n))

@@ -58,9 +58,48 @@ class EQL(eqx.Module):
             g = self._linear(layer, jnp.concatenate(seen, axis=-1) if self.skip and last else h)
         return g
 
+    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
+        """Return the values at many inputs, one a column.
+
+        The same as calling for each, but every layer of the whole stack is one matrix product, biases included: small
+        products cost more than the zeros of a block-diagonal matrix.
+        """
+        n = inputs.shape[-1]
+        seen, h = [inputs], inputs
+        for layer in range(len(self.weights)):
+            last = layer == len(self.weights) - 1
+            read = seen if self.skip and last else [h]
+            if self.biases is not None:
+                read = [*read, jnp.ones((1, n), inputs.dtype)]
+            g = self._matrix(layer) @ jnp.concatenate(read)
+            g = g.reshape(self.stack, -1, n)
+            if last:
+                break
+            h = activate(self.library, g, axis=1).reshape(-1, n)
+            seen.append(h)
+        return g
+
+    def _matrix(self, layer: int) -> Float[Array, "stack_rows columns"]:
+        """Return a layer of the stack as one matrix: all read the same inputs, each its own hidden units."""
+        weight = self.weights[layer]
+        is_last = layer == len(self.weights) - 1
+        n_shared = self.n_inputs if layer == 0 or (self.skip and is_last) else 0
+        n_hidden = (weight.shape[2] - n_shared) // n_units(self.library)
+        shared, *own = jnp.split(weight, n_shared + n_units(self.library) * np.arange(n_hidden), axis=2)
+        parts = [shared.reshape(len(weight) * weight.shape[1], n_shared), *map(_block_diagonal, own)]
+        if self.biases is not None:
+            parts.append(self.biases[layer].reshape(-1, 1))
+        return jnp.concatenate(parts, axis=1)
+
     def _linear(self, layer: int, h: Float[Array, "stack columns"]) -> Float[Array, "stack rows"]:
         g = jax.vmap(jnp.matmul)(self.weights[layer], h)
         return g if self.biases is None else g + self.biases[layer]
+
+
+def _block_diagonal(weight: Float[Array, "stack rows columns"]) -> Float[Array, "stack_rows stack_columns"]:
+    stack, rows, columns = weight.shape
+    places = np.eye(stack, dtype=bool)[:, None, :, None]
+    return jnp.where(places, weight[:, :, None, :], 0).reshape(stack * rows, stack * columns)
 
 
 def units(library: Library) -> list[tuple[Primitive, int]]:
@@ -78,13 +117,19 @@ def n_units(library: Library) -> int:
     return sum(count for _, count in units(library))
 
 
-def activate(library: Library, g: Float[Array, "... rows"]) -> Float[Array, "... units"]:
-    """Return the values of a layer's units; a unit of two arguments reads rows ``i`` and ``i + count``."""
+def activate(library: Library, g: Float[Array, "..."], *, axis: int = -1) -> Float[Array, "..."]:
+    """Return the values of a layer's units; a unit of two arguments reads rows ``i`` and ``i + count``.
+
+    Args:
+        library: The units.
+        g: Their arguments.
+        axis: Along which they run.
+    """
     widths = [count for primitive, count in units(library) for _ in range(primitive.arity)]
     # A split's gradient is one concatenation; that of slices is a sum of padded arrays, which is slower.
-    pieces = iter(jnp.split(g, np.cumsum(widths)[:-1], axis=-1))
+    pieces = iter(jnp.split(g, np.cumsum(widths)[:-1], axis=axis))
     values = [p.apply(*(next(pieces) for _ in range(p.arity))) for p, _ in units(library)]
-    return jnp.concatenate(values, axis=-1)
+    return jnp.concatenate(values, axis=axis)
 
 
 def build_eql(

@@ -13,6 +13,7 @@ from functools import reduce
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import sympy
 from jaxtyping import Array, Float
@@ -48,6 +49,10 @@ class Formulas(eqx.Module):
     def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
         values = [evaluate(tree, inputs, self.constants) for tree in self.trees]
         return jnp.stack(values).reshape(self.stack, self.n_outputs)
+
+    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
+        """Return the values at many inputs, one a column."""
+        return jax.vmap(self, in_axes=-1, out_axes=-1)(inputs)
 
 
 def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k"]) -> Float[Array, ""]:

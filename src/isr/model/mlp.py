@@ -43,6 +43,10 @@ class MLP(eqx.Module):
                 h = jax.nn.leaky_relu(h, NEGATIVE_SLOPE)
         return h
 
+    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
+        """Return the values at many inputs, one a column."""
+        return jax.vmap(self, in_axes=-1, out_axes=-1)(inputs)
+
 
 def build_mlp(
     key: PRNGKeyArray,
@@ -60,16 +64,15 @@ def build_mlp(
         key: Seed of the weights.
         n_inputs: Number of variables read.
         n_outputs: Number of values given.
-        n_layers: Hidden layers.
+        n_layers: Hidden layers; with none the network is a linear map.
         width: Units of a hidden layer.
         stack: How many networks of this shape run side by side.
         last_scale: Factor on the last layer's weights; small starts a coupling near the identity.
     """
-    if n_layers < 1 or width < 1:
-        raise ValueError(
-            f"an MLP needs a hidden layer and a unit in it, got n_layers={n_layers}, width={width}"
-        )
-    shapes = [(width, n_inputs), *[(width, width)] * (n_layers - 1), (n_outputs, width)]
+    if n_layers < 0 or width < 1:
+        raise ValueError(f"a hidden layer needs a unit, got n_layers={n_layers}, width={width}")
+    widths = [n_inputs, *[width] * n_layers, n_outputs]
+    shapes = list(zip(widths[1:], widths[:-1], strict=True))
     rng, weights = generator(key), []
     for layer, shape in enumerate(shapes):
         spread = (2 / max(shape[1], 1)) ** 0.5 * (last_scale if layer == n_layers else 1.0)

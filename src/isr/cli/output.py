@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from isr.data.whole_files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,12 +80,7 @@ def refuse_existing(path: Path | None, force: bool) -> None:
 
 def write_in_one_step(path: Path, write: Callable[[Path], Any]) -> None:
     """Let ``write`` fill a file beside ``path`` and give it that name once it is whole."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, write)
 
 
 def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:

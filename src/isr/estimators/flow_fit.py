@@ -155,6 +155,7 @@ def _train(
         objective, weights, rows.fresh(), rows.fresh(held_out=True), settings.schedule, keys[0],
         n_jobs=settings.n_jobs, monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
         masks=sublibrary_masks(flows[0], settings.n_restarts),
+        about=repr((shape, settings.joint, settings.loss, settings.backward, rows.jitter)),
     )  # fmt: skip
     return population, restore
 

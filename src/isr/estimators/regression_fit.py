@@ -181,6 +181,7 @@ def _train(data, held_out, x_scale, library, n_layers, schedule, n_restarts, see
         monitor=monitor,
         path=path,
         masks=sublibrary_masks(networks[0], n_restarts),
+        about=repr((library, n_layers)),
     )
     return [
         restore(jnp.asarray(w, jnp.float64)) for w in population.weights if np.all(np.isfinite(w))

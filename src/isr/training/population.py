@@ -7,6 +7,7 @@ penalty strengths; *cut* what became small; *refit* what is left without penalty
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from isr.data.whole_files import refuse_unwritable
 from isr.training import checkpoint
 from isr.training.checkpoint import Progress
 from isr.training.history import History
@@ -96,6 +98,7 @@ def train(
     path: Path | None = None,
     penalised: np.ndarray | None = None,
     masks: np.ndarray | None = None,
+    about: str = "",
 ) -> Population:
     """Train a population and return it.
 
@@ -110,6 +113,7 @@ def train(
         path: Where checkpoints go; a file found there is resumed from.
         penalised: 1 where the penalty counts a weight; all of them when left out.
         masks: For each restart 1 where it may use a weight; all of them when left out.
+        about: What the objective depends on besides the data, so that a checkpoint of another one is refused.
     """
     run = _Run(
         objective,
@@ -122,6 +126,7 @@ def train(
         penalised,
         weights,
         masks,
+        about,
     )
     return run.to_the_end()
 
@@ -129,7 +134,9 @@ def train(
 class _Run:
     """The moving parts of one `train` call."""
 
-    def __init__(self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks):
+    def __init__(
+        self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks, about
+    ):
         self.objective, self.schedule, self.key = objective, schedule, key
         self.monitor, self.path = monitor, path
         self.data = _on_device(data)
@@ -148,7 +155,7 @@ class _Run:
         self.mark = checkpoint.fingerprint(
             schedule.phases, schedule.strengths, schedule.threshold, schedule.batch_size, schedule.least_steps,
             schedule.most_steps, repr(schedule.penalty), np.asarray(jax.random.key_data(key)), np.asarray(weights),
-            *data.values(),
+            *data.values(), *held_out.values(), masks, penalised, about,
         )  # fmt: skip
         self.written = time.monotonic()
         gates = np.zeros((len(weights), self.n_gates))
@@ -160,8 +167,10 @@ class _Run:
             np.asarray(np.ones(weights.shape) if masks is None else masks, np.float32),
             start(first),
         )
-        if path is not None and path.exists():
-            self._resume(path)
+        if path is not None:
+            refuse_unwritable(path)
+            if path.exists():
+                self._resume(path)
 
     def _resume(self, path: Path) -> None:
         def template(members: int) -> State:
@@ -173,6 +182,7 @@ class _Run:
         while True:
             self._run_phase()
             if self.progress.phase == len(self.schedule.phases) - 1 or self.monitor.should_stop():
+                self._keep_checkpoint(now=self.monitor.stopped is not None)
                 return self._result()
             self._next_phase()
 
@@ -212,11 +222,16 @@ class _Run:
             weights, jnp.asarray(masks), self.held_out, jax.random.fold_in(self.key, 1 << 20)
         )
 
-    def _keep_checkpoint(self) -> None:
-        last = self.progress.epoch == self.schedule.phases[self.progress.phase].n_epochs
-        if self.path is not None and (last or time.monotonic() - self.written > CHECKPOINT_SECONDS):
-            checkpoint.write(self.path, self.progress, self.history, self.mark)
+    def _keep_checkpoint(self, *, now: bool | None = None) -> None:
+        if now is None:
+            last = self.progress.epoch == self.schedule.phases[self.progress.phase].n_epochs
+            now = last or time.monotonic() - self.written > CHECKPOINT_SECONDS
+        if self.path is not None and now:
             self.written = time.monotonic()
+            try:
+                checkpoint.write(self.path, self.progress, self.history, self.mark)
+            except OSError as error:  # a full disk must not cost what was trained so far
+                warnings.warn(f"{error}; the fit goes on without this checkpoint", stacklevel=2)
 
     def _next_phase(self) -> None:
         index, _, strengths, masks, state = self.progress

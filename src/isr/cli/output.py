@@ -96,7 +96,13 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     if path.suffix.lower() == ".parquet":
         write_in_one_step(path, lambda target: frame.to_parquet(target, index=False))
     else:
-        write_in_one_step(path, lambda target: frame.to_csv(target, index=False))
+        write_in_one_step(path, lambda target: _for_spreadsheets(frame).to_csv(target, index=False))
+
+
+def _for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
+    from isr.data.files import as_cell
+
+    return frame.rename(columns=as_cell)
 
 
 def print_frame(frame: pd.DataFrame, as_json: bool) -> None:
@@ -104,7 +110,7 @@ def print_frame(frame: pd.DataFrame, as_json: bool) -> None:
     if as_json:
         print_json(frame.to_dict("list"))
     else:
-        typer.echo(frame.to_csv(index=False), nl=False)
+        typer.echo(_for_spreadsheets(frame).to_csv(index=False), nl=False)
 
 
 def hand_over(frame: pd.DataFrame, out: Path | None, as_json: bool) -> None:

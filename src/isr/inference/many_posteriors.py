@@ -1,7 +1,7 @@
 """Draws from the posteriors of many observations, as calibration asks for, shared out among joblib's workers.
 
-What draws is any function of an observation: a fitted model, rejection, a chain. Each observation has a seed of its own,
-so the draws are the same with any number of workers on any backend of joblib.
+What draws is any function of an observation: a fitted model, rejection, a chain. Each observation has its own seed, so
+the draws are the same with any number of workers on any backend of joblib.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import joblib
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from isr.training.blocks import Blocks
 from isr.training.cache import keep_compiled_programs
 from isr.training.history import History
 from isr.training.loop import Objective
@@ -25,7 +26,7 @@ from isr.training.population import Population, Schedule, train
 def train_shared(
     objective: Objective,
     weights: np.ndarray,
-    data: dict[str, np.ndarray],
+    data: dict[str, np.ndarray] | Blocks,
     held_out: dict[str, np.ndarray],
     schedule: Schedule,
     key: PRNGKeyArray,
@@ -36,6 +37,7 @@ def train_shared(
     penalised: np.ndarray | None = None,
     masks: np.ndarray | None = None,
     about: str = "",
+    n_devices: int | None = None,
 ) -> Population:
     """Train restarts as `train` does, shared out among ``n_jobs`` workers.
 
@@ -47,6 +49,11 @@ def train_shared(
     its checkpoints to a file of its own beside ``path``.
     """
     n_shares = min(_n_shares(n_jobs), len(weights))
+    if n_shares > 1 and (n_devices or 1) > 1:
+        raise ValueError(
+            f"n_jobs={n_jobs} and n_devices={n_devices}: programs over the same devices would wait for each other; "
+            "share out either restarts or rows"
+        )
     monitor = monitor or Monitor(verbose=False)
     numbers = np.asarray(jax.random.key_data(key))  # a key itself does not travel to another process
 
@@ -59,7 +66,7 @@ def train_shared(
                 own if number == 0 else jax.random.fold_in(own, number),
                 monitor=monitor if number == 0 else monitor.silent(), penalised=penalised,
                 path=path if path is None or number == 0 else path.with_name(f"{path.name}.{number}"),
-                masks=None if masks is None else masks[rows], about=about,
+                masks=None if masks is None else masks[rows], about=about, n_devices=n_devices,
             )  # fmt: skip
 
     if n_shares == 1:

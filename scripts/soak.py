@@ -2,9 +2,9 @@
 
     python scripts/soak.py [--minutes 120] [--out soak.jsonl]
 
-Prints one JSON row a round and a summary at the end. Fails if memory grows: the last quarter of the rounds may use at most
-5 % or 50 MB more than the second quarter (the first one compiles and fills caches), and no file, process or thread may be
-left over.
+Prints one JSON row a round and a summary at the end. Fails if memory grows: the last quarter of the rounds may use at
+most 5 % or 50 MB more than the second quarter (the first one compiles and fills caches), and no file, process or thread
+may be left over.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
 from isr.estimators.streams import Stream
 from isr.expressions import Expressions, extract
+from isr.model.affine import standardise
 from isr.model.build import Architecture
 from isr.model.flow import Flow
 from isr.model.primitives import PAPER_LIBRARY
@@ -97,6 +98,7 @@ class FlowModel(EquationModel):
         monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
         with monitor.watching():
             self.fit_ = fit_flow(pairs, settings, monitor)
+        self._round_trips: dict[int, float] = {}
         self._some_rows = (pairs.x[:N_ROUND_TRIP], None if pairs.y is None else pairs.y[:N_ROUND_TRIP])
         self.history_ = self.fit_.population.history
         self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
@@ -107,12 +109,14 @@ class FlowModel(EquationModel):
     def round_trip_error_(self) -> float:
         """How far rows come back from where they were, forward and then inverse: the worst, in standard deviations."""
         check_is_fitted(self, "fit_")
-        x, y = self._some_rows
-        if self.flow_.condition_map is None:
-            y = None
-        back = self.flow_.inverse(self.flow_.forward(x, y)[0], y)[0]
-        sd = np.std(x, axis=0)
-        return float(np.max(np.abs(back - x) / np.where(sd > 0, sd, 1.0)))
+        if self.chosen_ not in self._round_trips:
+            x, y = self._some_rows
+            y = None if self.flow_.condition_map is None else y
+            back = self.flow_.inverse(self.flow_.forward(x, y)[0], y)[0]
+            self._round_trips[self.chosen_] = float(
+                np.max(np.abs(back - x) / np.asarray(standardise(x).scale))
+            )
+        return self._round_trips[self.chosen_]
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         return super()._metadata(round_trip_error=self.round_trip_error_, **more)

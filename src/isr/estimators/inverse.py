@@ -70,6 +70,7 @@ class InverseModel(FlowModel):
         errors_: Standard errors of the constants.
         history_: Training curves.
         status_: How the fit ended.
+        round_trip_error_: How far rows come back from where they were, forward and then inverse.
         noise_: Observation noise that was added to y, a number a column.
         simulations_: What `fit_simulator` drew, failures included; with several rounds, the rows of the last box.
         n_simulated_: How many rows `fit_simulator` simulated in all rounds.

@@ -56,6 +56,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         errors_: Standard errors of the constants.
         history_: Training curves.
         status_: How the fit ended.
+        round_trip_error_: How far rows come back from where they were, forward and then inverse.
 
     Example:
         >>> import numpy as np

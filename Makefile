@@ -61,7 +61,7 @@ FUZZ_EXAMPLES ?= 20000
 fuzz: $(READY)
 	ISR_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz -n $(WORKERS)
 	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
-		$(BIN)/python tests/fuzz/atheris_readers.py -runs=$(FUZZ_EXAMPLES) -artifact_prefix=$${TMPDIR:-/tmp}/; \
+		$(BIN)/python scripts/fuzz_readers.py -runs=$(FUZZ_EXAMPLES) -artifact_prefix=$${TMPDIR:-/tmp}/; \
 	else echo "Atheris is not installed: pip install atheris for the coverage-guided part"; fi
 
 MINUTES ?= 120

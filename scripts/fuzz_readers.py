@@ -1,4 +1,4 @@
-"""Coverage-guided search for files that the readers neither read nor refuse: ``atheris_readers.py -runs=20000``.
+"""Coverage-guided search for files that the readers neither read nor refuse: ``fuzz_readers.py -runs=20000``.
 
 Needs Atheris. Each input's first byte says which reader gets the rest; a case that fails is left in ``crash-…``.
 """

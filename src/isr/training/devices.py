@@ -6,9 +6,10 @@ processes (`jax.distributed`), each of which makes the same calls.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
@@ -42,7 +43,34 @@ def rows_mesh(n_devices: int | None, batch_size: int) -> Mesh | None:
 
 def everywhere(tree: Tree, mesh: Mesh | None) -> Tree:
     """Return arrays with a copy on each device of the mesh."""
-    return tree if mesh is None else jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    if mesh is None:
+        return tree
+    copies = NamedSharding(mesh, PartitionSpec())
+    if jax.process_count() == 1:
+        return jax.device_put(tree, copies)
+    return jax.tree.map(lambda leaf: _in_all_processes(leaf, copies), tree)
+
+
+def _in_all_processes(leaf: Any, copies: NamedSharding) -> Any:
+    """A copy on the devices of every process; each of them has the same values."""
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        return leaf
+    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(_in_all_processes(jax.random.key_data(leaf), copies))
+    values = np.asarray(leaf)
+    return jax.make_array_from_callback(values.shape, copies, lambda index: values[index])
+
+
+def here(tree: Tree, mesh: Mesh | None) -> Tree:
+    """Return arrays that lie everywhere as ordinary arrays of this process."""
+    return tree if mesh is None else jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), tree)
+
+
+def whole(tree: Tree, mesh: Mesh | None) -> Tree:
+    """Return results, inside a compiled function, that every device of the mesh has in full."""
+    return (
+        tree if mesh is None else jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, PartitionSpec()))
+    )
 
 
 def divided(

@@ -17,7 +17,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from isr.training.devices import divided
+from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
 
 Data = dict[str, Float[Array, "width n"]]
@@ -139,7 +139,7 @@ def make_epoch(
         carry = (state.weights, state.optimiser, state.skipped)
         keys = jax.random.split(key, n_steps)
         (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, rates, jnp.arange(n_steps), keys))
-        return State(raw, moments, skipped), jnp.mean(fits, axis=0)
+        return whole((State(raw, moments, skipped), jnp.mean(fits, axis=0)), mesh)
 
     return epoch
 

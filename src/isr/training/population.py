@@ -20,7 +20,7 @@ from isr.data.whole_files import refuse_unwritable
 from isr.training import checkpoint
 from isr.training.blocks import Blocks
 from isr.training.checkpoint import Progress
-from isr.training.devices import everywhere, rows_mesh
+from isr.training.devices import everywhere, here, rows_mesh
 from isr.training.history import History
 from isr.training.loop import Data, Objective, Phase, State, make_epoch, make_evaluate, rates, start
 from isr.training.monitor import Monitor
@@ -221,6 +221,7 @@ class _Run:
             self.progress = Progress(index, number + 1, strengths, masks, state)
             self.monitor.advance(f"loss {_least(loss):.4f}  held-out {_least(held):.4f}")
             self._keep_checkpoint()
+        self.progress = self.progress._replace(state=here(self.progress.state, self.mesh))
 
     def _data_of(self, number: int) -> Data:
         """The rows of an epoch: all of them, or the block whose turn it is."""

@@ -43,7 +43,12 @@ def test_two_processes_give_the_members_of_one():
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     processes = [begin("process", address, number) for number in range(2)]
-    found = [np.array(json.loads(output(process).partition("weights")[2])) for process in processes]
+    try:
+        found = [np.array(json.loads(output(process).partition("weights")[2])) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
     assert np.array_equal(*found)
     assert_allclose(found[0], divided.train(None).weights, rtol=1e-3, atol=1e-4)
 

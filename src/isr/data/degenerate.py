@@ -83,4 +83,4 @@ def _is_collinear(values: np.ndarray) -> np.ndarray:
     scaled = scaled - scaled.mean(axis=0)
     scaled = scaled / scaled.std(axis=0)
     eigenvalues, vectors = np.linalg.eigh(scaled.T @ scaled / n_rows)
-    return (np.abs(vectors[:, eigenvalues < LEAST_EIGENVALUE]) > 0.1).any(axis=1)
+    return np.any(np.abs(vectors[:, eigenvalues < LEAST_EIGENVALUE]) > 0.1, axis=1)

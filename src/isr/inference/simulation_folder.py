@@ -121,7 +121,7 @@ def make_folder(path: Path) -> None:
 
 def write_table(table: pa.Table, path: Path, **options: Any) -> None:
     """Write a table as Parquet with a checksum for each page, so that damage is seen when it is read."""
-    words = [name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)]
+    words: Any = [name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)]
     # A dictionary of numbers that hardly ever repeat makes a file half as large again.
     pq.write_table(table, str(path), write_page_checksum=True, use_dictionary=words, **options)
 

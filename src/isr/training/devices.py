@@ -55,7 +55,7 @@ def _in_all_processes(leaf: Any, copies: NamedSharding) -> Any:
     """A copy on the devices of every process; each of them has the same values."""
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         return leaf
-    if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(_in_all_processes(jax.random.key_data(leaf), copies))
     values = np.asarray(leaf)
     return jax.make_array_from_callback(values.shape, copies, lambda index: values[index])

@@ -144,8 +144,8 @@ class _Run:
     ):  # fmt: skip
         self.objective, self.schedule, self.key = objective, schedule, key
         self.monitor, self.path = monitor, path
-        self.blocks = data if isinstance(data, Blocks) else None
-        first = data if self.blocks is None else self.blocks.block(0)
+        self.blocks: Blocks | None = data if isinstance(data, Blocks) else None
+        first: dict[str, np.ndarray] = data.block(0) if isinstance(data, Blocks) else data
         self.n_rows = next(iter(first.values())).shape[-1]
         self.mesh = rows_mesh(n_devices, min(schedule.batch_size, self.n_rows))
         self.data = everywhere(_on_device(first), self.mesh)

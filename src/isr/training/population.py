@@ -145,10 +145,10 @@ class _Run:
         self.objective, self.schedule, self.key = objective, schedule, key
         self.monitor, self.path = monitor, path
         self.blocks: Blocks | None = data if isinstance(data, Blocks) else None
-        first: dict[str, np.ndarray] = data.block(0) if isinstance(data, Blocks) else data
-        self.n_rows = next(iter(first.values())).shape[-1]
+        rows: dict[str, np.ndarray] = data.block(0) if isinstance(data, Blocks) else data
+        self.n_rows = next(iter(rows.values())).shape[-1]
         self.mesh = rows_mesh(n_devices, min(schedule.batch_size, self.n_rows))
-        self.data = everywhere(_on_device(first), self.mesh)
+        self.data = everywhere(_on_device(rows), self.mesh)
         self.held_out = everywhere(_on_device(held_out), self.mesh)
         self.n_steps = schedule.steps_of_epoch(self.n_rows)
         self.n = weights.shape[1]
@@ -164,7 +164,7 @@ class _Run:
         self.mark = checkpoint.fingerprint(
             schedule.phases, schedule.strengths, schedule.threshold, schedule.batch_size, schedule.least_steps,
             schedule.most_steps, repr(schedule.penalty), np.asarray(jax.random.key_data(key)), np.asarray(weights),
-            *first.values(), *held_out.values(), masks, penalised, about,
+            *rows.values(), *held_out.values(), masks, penalised, about,
         )  # fmt: skip
         self.written = time.monotonic()
         gates = np.zeros((len(weights), self.n_gates))

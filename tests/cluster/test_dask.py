@@ -21,14 +21,18 @@ from isr.training.loop import Phase
 from isr.training.population import Schedule
 from isr.training.shares import train_shared
 
-distributed = pytest.importorskip("distributed")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::Warning")]
 
 PRIOR = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def distributed():
+    return pytest.importorskip("distributed")  # here, for its import takes a second
+
+
+@pytest.fixture(scope="module")
+def cluster(distributed):
     """A scheduler and two worker processes, which are started again when they die."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
@@ -37,7 +41,7 @@ def cluster():
 
 
 @pytest.fixture
-def client(cluster):
+def client(cluster, distributed):
     with distributed.Client(cluster) as client:
         yield client
 
@@ -123,7 +127,7 @@ def test_a_worker_killed_in_the_middle_of_a_simulation_loses_nothing(client):
     assert victim not in processes(client)
 
 
-def make_loss(slow=True):
+def make_loss():
     def loss(weights, batch, key, number):
         return jnp.mean((weights @ batch["x"] - batch["y"][0]) ** 2)
 
@@ -155,7 +159,7 @@ def test_a_worker_killed_in_the_middle_of_training_loses_nothing(client, tmp_pat
     assert_array_equal(found.weights, alone.weights)
 
 
-def test_a_worker_that_comes_late_is_used():
+def test_a_worker_that_comes_late_is_used(distributed):
     with (
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None

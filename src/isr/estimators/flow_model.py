@@ -99,7 +99,8 @@ class FlowModel(EquationModel):
         with monitor.watching():
             self.fit_ = fit_flow(pairs, settings, monitor)
         self._round_trips: dict[int, float] = {}
-        self._some_rows = (pairs.x[:N_ROUND_TRIP], None if pairs.y is None else pairs.y[:N_ROUND_TRIP])
+        some = [None if rows is None else rows[:N_ROUND_TRIP].copy() for rows in (pairs.x, pairs.y)]
+        self._some_rows: tuple[Any, Any] = (some[0], some[1])
         self.history_ = self.fit_.population.history
         self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
         self._use(self.fit_.chosen)

@@ -11,7 +11,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format docs bench has-benchmarks clean system-packages
+.PHONY: help demo test test-slow lint format docs bench has-benchmarks fuzz soak oldest newest audit clean system-packages
 
 help:
 	@echo "make demo       learn an arm backwards, judge its posterior and leave a page to play with"
@@ -21,6 +21,11 @@ help:
 	@echo "make format     let ruff rewrite the code"
 	@echo "make docs       build the documentation into site/"
 	@echo "make bench      run every benchmark in its quick form"
+	@echo "make fuzz       try 100,000 hostile inputs with fresh seeds; minutes to an hour"
+	@echo "make soak       fit, sample, save, load and report in a loop for two hours (MINUTES=120) and watch memory"
+	@echo "make oldest     run the tests with the oldest versions of everything that pyproject.toml allows"
+	@echo "make newest     the same with the newest there are"
+	@echo "make audit      list licences, and versions with known vulnerabilities"
 	@echo "make clean      remove what the other targets made, environments included"
 
 demo: $(READY)
@@ -51,6 +56,25 @@ bench: has-benchmarks $(BENCH_READY)
 	@for script in $(BENCHMARKS); do \
 		echo "$$script --quick"; $(BENCH_VENV)/bin/python $$script --quick || exit 1; \
 	done
+
+FUZZ_EXAMPLES ?= 20000
+fuzz: $(READY)
+	ISR_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz -n $(WORKERS)
+	@if $(BIN)/python -c "import atheris" 2>/dev/null; then \
+		$(BIN)/python scripts/fuzz_readers.py -runs=$(FUZZ_EXAMPLES) -artifact_prefix=$${TMPDIR:-/tmp}/; \
+	else echo "Atheris is not installed: pip install atheris for the coverage-guided part"; fi
+
+MINUTES ?= 120
+soak: $(READY)
+	$(BIN)/python scripts/soak.py --minutes $(MINUTES)
+
+oldest newest: $(READY)
+	$(BIN)/python scripts/other_versions.py $@ --python $(PYTHON) --workers $(WORKERS)
+
+audit: $(READY)
+	$(BIN)/python scripts/licences.py
+	@if $(BIN)/python -c "import pip_audit" 2>/dev/null; then $(BIN)/python -m pip_audit --skip-editable; \
+	else echo "pip-audit is not installed: pip install pip-audit to look for known vulnerabilities"; fi
 
 has-benchmarks:
 	@[ -n "$(BENCHMARKS)" ] || { echo "error: there is no script in benchmarks/ to run" >&2; exit 2; }

@@ -1,12 +1,15 @@
 """An exact conjugate posterior passes every check; one too narrow, too wide or shifted does not."""
 
+import joblib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from isr.inference import calibration, calibration_plots
+from isr.inference.calibration import check_calibration
+from isr.inference.many_posteriors import draw_posteriors
 
 N, M, DIM = 1000, 99, 3
 
@@ -150,3 +153,32 @@ def test_every_check_can_be_drawn():
     assert len(axes[0, 1].lines) == DIM + 1
     figure.canvas.draw()
     plt.close(figure)
+
+
+def test_draws_for_many_observations_do_not_depend_on_the_workers():
+    def draw(y, n_draws, seed):
+        return np.random.default_rng(seed).normal(y, 0.1, (n_draws, 2))
+
+    y = np.random.default_rng(0).normal(size=(300, 2))
+    alone = draw_posteriors(draw, y, 40)
+    with joblib.parallel_config(backend="threading"):
+        assert_array_equal(draw_posteriors(draw, y, 40, n_jobs=3), alone)
+    assert len(np.unique(alone)) == alone.size
+    truths = y + 0.1 * np.random.default_rng(1).normal(size=y.shape)
+    assert check_calibration(truths, alone)["passed"].all()
+
+
+@pytest.mark.parametrize(
+    ("draw", "observations", "message"),
+    [
+        (lambda y, n, seed: np.zeros((n + 1, 2)), [[0.0]], r"draw must give 5 rows of x, got shape \(6, 2\)"),
+        (
+            lambda y, n, seed: np.zeros((n, 2)),
+            [0.0],
+            r"observations must be rows, one or more, got shape \(1,\)",
+        ),
+    ],
+)
+def test_draws_that_are_no_rows_are_refused(draw, observations, message):
+    with pytest.raises(ValueError, match=message):
+        draw_posteriors(draw, observations, 5)

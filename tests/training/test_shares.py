@@ -1,5 +1,7 @@
 """Restarts shared out among workers: nothing is lost, and where they run makes no difference."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import joblib
@@ -9,7 +11,7 @@ from numpy.testing import assert_array_equal
 from isr.training.loop import Phase
 from isr.training.monitor import Monitor
 from isr.training.population import Schedule, train
-from isr.training.shares import train_shared
+from isr.training.shares import _n_shares, train_shared
 
 PHASES = (Phase("warm up", 3), Phase("sparsify", 3), Phase("refit", 2, 3e-3))
 SCHEDULE = Schedule(PHASES, (1e-2, 3e-2), batch_size=16, threshold=0.05)
@@ -77,3 +79,25 @@ def test_a_stop_reaches_every_share():
     found = _train(n_jobs=2, monitor=monitor)
     assert found.stopped == "stopped by a test"
     assert found.history.frame().empty
+
+
+def _sent(monitor):
+    """A copy made by its state alone, as on the way to another process."""
+    return copy.deepcopy(monitor)
+
+
+def test_a_monitor_travels_without_its_progress_line_and_takes_the_time_gone_by_along():
+    monitor = Monitor(verbose=True, max_time=100.0)
+    with monitor.watching():
+        assert not _sent(monitor.silent()).should_stop()
+        monitor._begun -= 99.9
+        late = _sent(monitor)
+        assert late._progress is None
+        assert 99.9 < late.seconds < 110.0
+        monitor._begun -= 1.0
+        assert _sent(monitor.silent()).should_stop()
+
+
+def test_a_number_of_shares_does_not_depend_on_the_workers_there_are():
+    assert [_n_shares(n) for n in (None, 1, 16)] == [1, 1, 16]
+    assert _n_shares(-1) == joblib.effective_n_jobs(-1)

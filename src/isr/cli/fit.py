@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import sys
 import time
@@ -85,6 +86,7 @@ def fit(
     if quick and thorough:
         raise ValueError("--quick and --thorough exclude each other; give one of them")
     rows = _read(data, x, y)
+    digest = hashlib.sha256(data.read_bytes()).hexdigest()  # the file may be gone when the fit is done
     given = {
         "n_blocks": blocks, "n_layers": layers, "n_restarts": restarts, "max_time": max_time,
         "checkpoint": checkpoint, "effort": "quick" if quick else "thorough" if thorough else None,
@@ -106,8 +108,11 @@ def fit(
         shlex.join(["isr", *sys.argv[1:]]) if Path(sys.argv[0]).stem in ("isr", "__main__") else "isr fit"
     )
     conclude(
-        estimator, rows, target, data, as_json=json,
-        provenance={"command": command, "method": chosen.value, "seconds": round(time.monotonic() - begun, 1)},
+        estimator, rows, target, data, as_json=json, overwrite=force,
+        provenance={
+            "command": command, "method": chosen.value, "seconds": round(time.monotonic() - begun, 1),
+            "SHA-256 of the data file": digest,
+        },
     )  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import shlex
+import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ def conclude(
     *,
     as_json: bool,
     provenance: Mapping[str, Any],
+    overwrite: bool = True,
 ) -> None:
     """Save a fitted estimator and print what was found.
 
@@ -46,17 +48,14 @@ def conclude(
         data: Where the rows came from.
         as_json: Whether to print JSON.
         provenance: What the file should say of where it comes from.
+        overwrite: Whether a file that appeared at ``out`` during the fit gives way.
     """
     from isr.storage import save_bundle
 
+    bundle = _with_facts(estimator.to_bundle(), {**provenance, "data": data.name, "rows": len(rows[0])})
+    out = _kept(bundle, out, overwrite)  # before anything that could fail or be interrupted
     scores = _scores(estimator, rows)
-    digest = hashlib.sha256(data.read_bytes()).hexdigest()
-    facts = {
-        **provenance, "data": data.name, "SHA-256 of the data file": digest, "rows": len(rows[0]),
-        "scores": scores,
-    }  # fmt: skip
-    bundle = estimator.to_bundle()
-    bundle = dataclasses.replace(bundle, metadata={**bundle.metadata, **facts})
+    bundle = _with_facts(bundle, {"scores": scores})
     save_bundle(bundle, out)
     result = _checked(bundle, rows)
     if as_json:
@@ -67,6 +66,23 @@ def conclude(
     else:
         _print(bundle, scores, result, out, data, str(estimator.status_))
     raise_if_failed(result)
+
+
+def _with_facts(bundle: Bundle, facts: Mapping[str, Any]) -> Bundle:
+    return dataclasses.replace(bundle, metadata={**bundle.metadata, **facts})
+
+
+def _kept(bundle: Bundle, out: Path, overwrite: bool) -> Path:
+    """Save a model and return where: among temporary files where its own place does not take it any more."""
+    from isr.storage import save_bundle
+
+    try:
+        return save_bundle(bundle, out, overwrite=overwrite)
+    except OSError as error:
+        spare = Path(tempfile.mkdtemp(prefix="isr-")) / out.name
+        save_bundle(bundle, spare)
+        warnings.warn(f"{error}; the model was saved as {spare} instead", stacklevel=2)
+        return spare
 
 
 def _scores(estimator: Any, rows: Rows) -> dict[str, float]:
@@ -88,8 +104,11 @@ def _nats(estimator: Any, rows: Rows) -> dict[str, float]:
     residual = _residual(split.raw_train, split.raw_y_train, split.raw_train, split.raw_y_train)
     covariance = np.atleast_2d(np.cov(residual.T))
     left = _residual(split.raw_train, split.raw_y_train, split.raw_held_out, split.raw_y_held_out)
-    normal = 0.5 * np.sum(left * np.linalg.solve(covariance, left.T).T, axis=1)
-    normal = normal + 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    try:
+        normal = 0.5 * np.sum(left * np.linalg.solve(covariance, left.T).T, axis=1)
+        normal = normal + 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    except np.linalg.LinAlgError:  # columns that follow from others have no normal law
+        normal = np.array([np.nan])
     return {
         "held_out_nats": float(np.mean(losses)),
         "standard_error": float(np.std(losses) / np.sqrt(len(losses))),
@@ -127,9 +146,12 @@ def _print(
     if "held_out_r2" in scores:
         indented(f"R² = {scores['held_out_r2']:.6g}")
     else:
+        law = scores["normal_law_nats"]
         named = {
             "this model": f"{scores['held_out_nats']:.4f} ± {scores['standard_error']:.4f}",
-            "a normal law": f"{scores['normal_law_nats']:.4f}",
+            "a normal law": f"{law:.4f}"
+            if np.isfinite(law)
+            else "none, since some columns follow from others",
         }
         table([{"-log density of x, nats a row": k, "lower is better": v} for k, v in named.items()])
     heading("The equations against the model")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from isr.data.whole_files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,12 +80,7 @@ def refuse_existing(path: Path | None, force: bool) -> None:
 
 def write_in_one_step(path: Path, write: Callable[[Path], Any]) -> None:
     """Let ``write`` fill a file beside ``path`` and give it that name once it is whole."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}.{path.name}")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, write)
 
 
 def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:
@@ -100,7 +96,13 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
     if path.suffix.lower() == ".parquet":
         write_in_one_step(path, lambda target: frame.to_parquet(target, index=False))
     else:
-        write_in_one_step(path, lambda target: frame.to_csv(target, index=False))
+        write_in_one_step(path, lambda target: _for_spreadsheets(frame).to_csv(target, index=False))
+
+
+def _for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
+    from isr.data.files import as_cell
+
+    return frame.rename(columns=as_cell)
 
 
 def print_frame(frame: pd.DataFrame, as_json: bool) -> None:
@@ -108,7 +110,7 @@ def print_frame(frame: pd.DataFrame, as_json: bool) -> None:
     if as_json:
         print_json(frame.to_dict("list"))
     else:
-        typer.echo(frame.to_csv(index=False), nl=False)
+        typer.echo(_for_spreadsheets(frame).to_csv(index=False), nl=False)
 
 
 def hand_over(frame: pd.DataFrame, out: Path | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ import csv
 import difflib
 import fnmatch
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATORS = ",;\t"
+MOST_COLUMNS = 20_000
+"""Of a CSV file; far more than a model can be fitted to, and few enough to be read in a moment."""
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def read_rows(path: str | Path) -> pd.DataFrame:
@@ -86,8 +90,9 @@ def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | P
         ['p1', 'p2']
     """
     found: dict[str, None] = {}
+    exact = set(known)
     for name in names:
-        matches = [name] if name in known else [k for k in known if fnmatch.fnmatchcase(k, name)]
+        matches = [name] if name in exact else [k for k in known if fnmatch.fnmatchcase(k, name)]
         if not matches:
             raise ValueError(
                 f"{source} has no column {name!r}{did_you_mean(name, known)}; its columns are {_some(list(known))}"
@@ -167,7 +172,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
         raise ValueError(f"{path} cannot be read as a table: {error}") from None
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from None
-    frame.columns = [str(c).strip() for c in frame.columns]
+    frame.columns = [from_cell(str(c).strip()) for c in frame.columns]
     if len(frame) and frame.iloc[:, -1].isna().any():  # rows that are too short end in missing values
         _refuse_ragged(path, separator, len(names))
     return frame
@@ -180,13 +185,20 @@ def _header(path: Path) -> tuple[str, list[str]]:
             first = next((line for line in file if line.strip()), "")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error) from None
-    separator = max(SEPARATORS, key=first.count)
-    names = [
-        name.strip() for name in next(csv.reader([first], delimiter=separator, skipinitialspace=True), [])
-    ]
     if "\x00" in first:
         raise ValueError(f"{path} is a binary file, not text; give it the ending of what it is")
-    repeated = sorted({n for n in names if n and names.count(n) > 1})
+    separator = max(SEPARATORS, key=first.count)
+    if first.count(separator) >= MOST_COLUMNS:
+        raise ValueError(
+            f"{path} has {first.count(separator) + 1:,} columns, more than {MOST_COLUMNS:,}; a row is one sample and a "
+            "column one variable: perhaps it lies on its side"
+        )
+    try:
+        fields = next(csv.reader([first], delimiter=separator, skipinitialspace=True), [])
+    except csv.Error as error:
+        raise ValueError(f"the first line of {path} cannot be read as names of columns: {error}") from None
+    names = [from_cell(name.strip()) for name in fields]
+    repeated = sorted(n for n, count in Counter(names).items() if n and count > 1)
     if repeated:
         raise ValueError(
             f"{path} has several columns called {quoted(repeated)}; give every column its own name"
@@ -194,6 +206,22 @@ def _header(path: Path) -> tuple[str, list[str]]:
     if names and all(_is_number(n) for n in names):
         raise ValueError(f"the first line of {path} holds numbers; it must hold the names of the columns")
     return separator, names
+
+
+def as_cell(name: str) -> str:
+    """Return a name as it may stand in a spreadsheet: one that would be taken for a formula has an apostrophe first.
+
+    Example:
+        >>> as_cell("=2+3"), as_cell("depth"), from_cell(as_cell("=2+3"))
+        ("'=2+3", 'depth', '=2+3')
+    """
+    return f"'{name}" if name.lstrip("'").startswith(_FORMULA_STARTS) else name
+
+
+def from_cell(text: str) -> str:
+    """Return the name that `as_cell` wrote."""
+    is_marked = text.startswith("'") and text.lstrip("'").startswith(_FORMULA_STARTS)
+    return text[1:] if is_marked else text
 
 
 def _refuse_ragged(path: Path, separator: str, width: int) -> None:
@@ -237,22 +265,29 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_npz(path: Path) -> pd.DataFrame:
-    import zipfile
-
     import pandas as pd
 
     columns: dict[str, np.ndarray] = {}
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, _archive(file) as archive:
             for name in archive.files:
                 columns |= _array_columns(archive[name], name, path)
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as a NumPy archive: {error}") from None
+    except Exception as error:  # a damaged archive may fail anywhere
+        raise ValueError(
+            f"{path} cannot be read as a NumPy archive: {error or type(error).__name__}"
+        ) from None
     lengths = {name: len(array) for name, array in columns.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name} {n}" for name, n in list(lengths.items())[:8])
         raise ValueError(f"the arrays of {path} differ in length ({shown}); all need the same number of rows")
     return pd.DataFrame(columns)
+
+
+def _archive(file: Any) -> Any:
+    found = np.load(file, allow_pickle=False)
+    if isinstance(found, np.ndarray):
+        raise ValueError("it holds a single array without a name; save it with numpy.savez(path, x=array)")
+    return found
 
 
 def _array_columns(array: np.ndarray, name: str, path: Path) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ import functools
 import keyword
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 # C99 promises 63 significant characters for a local name; text we shorten leaves room for a suffix.
@@ -70,7 +71,7 @@ def check_names(names: Iterable[str], *, what: str = "columns") -> tuple[str, ..
             raise TypeError(f"names of {what} must be text, got {name!r} of type {type(name).__name__}")
         if not name.strip():
             raise ValueError(f"names of {what} must not be empty or blank, got {name!r}")
-    repeated = [name for name in dict.fromkeys(checked) if checked.count(name) > 1]
+    repeated = [name for name, count in Counter(checked).items() if count > 1]
     if repeated:
         raise ValueError(f"duplicate names of {what}: {quoted(repeated)}; give every variable its own name")
     return tuple(str(name) for name in checked)

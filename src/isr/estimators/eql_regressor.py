@@ -38,6 +38,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
             and product when None.
         n_restarts: Random starts trained side by side.
         n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
+        n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
         penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object.
         effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
         batch_size: Rows a step.
@@ -75,6 +76,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         primitives: Mapping[str, int] | Sequence[str] | None = None,
         n_restarts: int = 9,
         n_jobs: int | None = None,
+        n_devices: int | None = None,
         penalty: str | AbstractPenalty = "l0.5",
         effort: Any = "normal",
         batch_size: int = 64,
@@ -90,6 +92,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         self.primitives = primitives
         self.n_restarts = n_restarts
         self.n_jobs = n_jobs
+        self.n_devices = n_devices
         self.penalty = penalty
         self.effort = effort
         self.batch_size = batch_size
@@ -131,6 +134,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
                 n_layers=self.n_layers, schedule=schedule, n_restarts=self.n_restarts, rule=self.selection,
                 snapping=self.snap, seed=self.seed_, monitor=monitor,
                 path=None if self.checkpoint is None else Path(self.checkpoint), n_jobs=self.n_jobs,
+                n_devices=self.n_devices,
             )  # fmt: skip
         self.history_ = self.fit_.population.history
         self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))

@@ -15,6 +15,7 @@ import numpy as np
 from isr.estimators.refine import MAX_CONSTANTS, Polished, eliminate_all, polish, refine, row_losses
 from isr.estimators.rows import Pairs, Rows, prepare
 from isr.estimators.status import DivergedError
+from isr.estimators.streams import StandardBlocks, Stream
 from isr.expressions import extract
 from isr.model.affine import Bounded, Inverted, Standardise
 from isr.model.build import Architecture, build_flow, chart_steps
@@ -86,6 +87,8 @@ class Settings:
         loss: What training minimises.
         backward: Weight of the term that keeps samples drawn backwards where data lie.
         n_jobs: Workers among which restarts are shared out.
+        n_devices: Devices among which the rows of a batch are divided.
+        stream: Where training reads its rows, if there are more than memory holds.
     """
 
     architectures: tuple[Architecture, ...]
@@ -100,6 +103,8 @@ class Settings:
     loss: str = "likelihood"
     backward: float = 0.0
     n_jobs: int | None = None
+    n_devices: int | None = None
+    stream: Stream | None = None
 
 
 def fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
@@ -151,10 +156,12 @@ def _train(
         jitter=rows.jitter if any(rows.jitter) else (),
         loss=settings.loss,
     )
+    data = rows.fresh() if settings.stream is None else StandardBlocks(settings.stream, rows)
     population = train_shared(
-        objective, weights, rows.fresh(), rows.fresh(held_out=True), settings.schedule, keys[0],
-        n_jobs=settings.n_jobs, monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
-        masks=sublibrary_masks(flows[0], settings.n_restarts),
+        objective, weights, data, rows.fresh(held_out=True), settings.schedule, keys[0],
+        n_jobs=settings.n_jobs, n_devices=settings.n_devices, monitor=monitor, path=settings.path,
+        penalised=penalised(flows[0]), masks=sublibrary_masks(flows[0], settings.n_restarts),
+        about=repr((shape, settings.joint, settings.loss, settings.backward, rows.jitter)),
     )  # fmt: skip
     return population, restore
 

@@ -7,15 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from isr.data.degenerate import warn_if_degenerate
 from isr.data.tables import Columns
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.flow_fit import FlowFit, Settings, fit_flow
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
+from isr.estimators.streams import Stream
 from isr.expressions import Expressions, extract
+from isr.model.affine import standardise
 from isr.model.build import Architecture
 from isr.model.flow import Flow
 from isr.model.primitives import PAPER_LIBRARY
@@ -24,6 +28,8 @@ from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
 
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
+# Rows that the round trip of a fitted model is told of.
+N_ROUND_TRIP = 500
 
 
 class FlowModel(EquationModel):
@@ -37,6 +43,7 @@ class FlowModel(EquationModel):
     charts: Sequence[str] | str
     n_restarts: int
     n_jobs: int | None
+    n_devices: int | None
     penalty: str | AbstractPenalty | None
     effort: Any
     batch_size: int
@@ -58,20 +65,29 @@ class FlowModel(EquationModel):
         clamp: float,
         peak: float = 1e-2,
         shape: Mapping[str, Any] | None = None,
+        stream: Stream | None = None,
         **more: Any,
     ) -> None:
-        """Fit to checked rows; ``shape`` adds to the architecture and ``more`` to the settings of the fit."""
+        """Fit to checked rows; ``shape`` adds to the architecture and ``more`` to the settings of the fit.
+
+        With a ``stream``, the rows are its sample and training reads the others from it.
+        """
+        warn_if_degenerate(pairs.x, self.columns_.names)
         n_train = max(1, round(0.8 * len(pairs.x)))
+        if stream is not None:
+            n_train, pairs = stream.n_trained, replace(pairs, n_held_out=stream.n_held_out)
         schedule = make_schedule(
             self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS, penalty=self.penalty,
             sparse=self.subnet == "eql", peak=peak,
         )  # fmt: skip
-        self.seed_ = seed_of(self.random_state)
+        self.seed_ = seed_of(self.random_state) if stream is None else stream.seed
         settings = Settings(
             architectures=self._architectures(pairs.x.shape[1], clamp, shape or {}),
             schedule=schedule,
             n_restarts=self.n_restarts,
             n_jobs=self.n_jobs,
+            n_devices=self.n_devices,
+            stream=stream,
             rule=self.selection,
             snapping=self.snap,
             sparse=self.penalty is not None,
@@ -82,10 +98,29 @@ class FlowModel(EquationModel):
         monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
         with monitor.watching():
             self.fit_ = fit_flow(pairs, settings, monitor)
+        self._round_trips: dict[int, float] = {}
+        some = [None if rows is None else rows[:N_ROUND_TRIP].copy() for rows in (pairs.x, pairs.y)]
+        self._some_rows: tuple[Any, Any] = (some[0], some[1])
         self.history_ = self.fit_.population.history
         self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
         self._use(self.fit_.chosen)
         warn_unless_ok(self.status_)
+
+    @property
+    def round_trip_error_(self) -> float:
+        """How far rows come back from where they were, forward and then inverse: the worst, in standard deviations."""
+        check_is_fitted(self, "fit_")
+        if self.chosen_ not in self._round_trips:
+            x, y = self._some_rows
+            y = None if self.flow_.condition_map is None else y
+            back = self.flow_.inverse(self.flow_.forward(x, y)[0], y)[0]
+            self._round_trips[self.chosen_] = float(
+                np.max(np.abs(back - x) / np.asarray(standardise(x).scale))
+            )
+        return self._round_trips[self.chosen_]
+
+    def _metadata(self, **more: Any) -> dict[str, Any]:
+        return super()._metadata(round_trip_error=self.round_trip_error_, **more)
 
     def _architectures(self, dim: int, clamp: float, more: Mapping[str, Any]) -> tuple[Architecture, ...]:
         shape = Architecture(

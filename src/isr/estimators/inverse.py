@@ -10,11 +10,13 @@ import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from isr.data.sources import open_rows
 from isr.data.tables import Columns, Table, check_paired, read_row, read_table
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.noise import observation_noise
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import seed_of
+from isr.estimators.streams import Stream
 from isr.inference.outliers import TrainingRecord
 from isr.inference.posterior import Posterior
 from isr.inference.priors import Prior, parse_prior
@@ -51,6 +53,7 @@ class InverseModel(FlowModel):
         backward: Weight of the term that keeps samples drawn backwards where data lie.
         n_restarts: Random starts trained side by side.
         n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
+        n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
         penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight, for accuracy alone.
         effort: ``"quick"``, ``"normal"``, ``"thorough"`` or an `Effort`.
         batch_size: Rows a step.
@@ -68,6 +71,7 @@ class InverseModel(FlowModel):
         errors_: Standard errors of the constants.
         history_: Training curves.
         status_: How the fit ended.
+        round_trip_error_: How far rows come back from where they were, forward and then inverse.
         noise_: Observation noise that was added to y, a number a column.
         simulations_: What `fit_simulator` drew, failures included; with several rounds, the rows of the last box.
         n_simulated_: How many rows `fit_simulator` simulated in all rounds.
@@ -94,6 +98,7 @@ class InverseModel(FlowModel):
         backward: float = 1.0,
         n_restarts: int = 4,
         n_jobs: int | None = None,
+        n_devices: int | None = None,
         penalty: str | AbstractPenalty | None = "l0.5",
         effort: Any = "normal",
         batch_size: int = 100,
@@ -119,6 +124,7 @@ class InverseModel(FlowModel):
         self.backward = backward
         self.n_restarts = n_restarts
         self.n_jobs = n_jobs
+        self.n_devices = n_devices
         self.penalty = penalty
         self.effort = effort
         self.batch_size = batch_size
@@ -133,7 +139,28 @@ class InverseModel(FlowModel):
         """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""
         return self._fit_rows(x, y, bounds=self.bounds)
 
-    def _fit_rows(self, x: Any, y: Any, *, bounds: Any) -> Self:
+    def fit_file(
+        self, source: Any, *, x: Sequence[str] | Sequence[int], y: Sequence[str] | Sequence[int]
+    ) -> Self:
+        """Learn from pairs that stay on disk, more than memory holds.
+
+        Args:
+            source: Path of a Parquet file or a ``.npy`` array; or an array that slices (``numpy.memmap``, Zarr, HDF5).
+            x: Columns of what is unknown: names of a Parquet file, numbers of an array.
+            y: Columns of what is measured.
+        """
+        stream = Stream.over(
+            open_rows(source, x), open_rows(source, y, letter="y"), seed=seed_of(self.random_state), bounds=self.bounds
+        )  # fmt: skip
+        x_rows, y_rows = stream.sample()
+        return self._fit_rows(
+            read_table(x_rows, names=stream.x.names, what="x").to_frame(),
+            read_table(y_rows, names=open_rows(source, y, letter="y").names, what="y").to_frame(),
+            bounds=self.bounds,
+            stream=stream,
+        )
+
+    def _fit_rows(self, x: Any, y: Any, *, bounds: Any, stream: Stream | None = None) -> Self:
         x_table = read_table(x, bounds=bounds, what="x", min_rows=10)
         y_table = read_table(y, what="y")
         check_paired(x_table, y_table)
@@ -150,7 +177,7 @@ class InverseModel(FlowModel):
         box = None if x_table.bounds is None else bounded(x_table.bounds.low, x_table.bounds.high)
         self._fit(
             Pairs(x_table.values, box, y_table.values, self.noise_), clamp=CLAMP, peak=PEAK, shape=self._shape(),
-            joint=self._joint, loss=self.loss, backward=float(self.backward),
+            joint=self._joint, loss=self.loss, backward=float(self.backward), stream=stream,
         )  # fmt: skip
         return self
 

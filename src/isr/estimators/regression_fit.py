@@ -68,6 +68,7 @@ def fit_regression(
     monitor: Monitor,
     path: Path | None = None,
     n_jobs: int | None = None,
+    n_devices: int | None = None,
 ) -> RegressionFit:
     """Fit formulas for every column of y to rows of x, by least squares.
 
@@ -85,6 +86,7 @@ def fit_regression(
         monitor: Progress, deadline and interruption.
         path: Where checkpoints go.
         n_jobs: Workers among which restarts are shared out.
+        n_devices: Devices among which the rows of a batch are divided.
     """
     keep_compiled_programs()
     with jax.enable_x64(True):
@@ -95,8 +97,8 @@ def fit_regression(
         data = {k: v[:, split.train] for k, v in arrays.items()}
         held_out = {k: v[:, split.held_out] for k, v in arrays.items()}
         members, population = _train(
-            data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs
-        )
+            data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs, n_devices
+        )  # fmt: skip
 
         def nats(loss: float) -> float:
             return 0.5 * float(np.log(loss + FLOOR))
@@ -154,7 +156,9 @@ def _arrays(x, y, weight, y_scale) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _train(data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs):
+def _train(
+    data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs, n_devices
+):
     keys = jax.random.split(jax.random.key(seed), n_restarts + 1)
     n_inputs, n_outputs = len(data["x"]), len(data["y"])
     networks = [
@@ -178,9 +182,11 @@ def _train(data, held_out, x_scale, library, n_layers, schedule, n_restarts, see
         schedule,
         keys[0],
         n_jobs=n_jobs,
+        n_devices=n_devices,
         monitor=monitor,
         path=path,
         masks=sublibrary_masks(networks[0], n_restarts),
+        about=repr((library, n_layers)),
     )
     return [
         restore(jnp.asarray(w, jnp.float64)) for w in population.weights if np.all(np.isfinite(w))

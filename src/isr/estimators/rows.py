@@ -31,12 +31,14 @@ class Pairs:
         bounds: Chart of the box x lies in.
         y: Rows beside them, ``None`` for a plain density.
         noise: Standard deviation of the noise to add to each column of y; zeros where y has its noise already.
+        n_held_out: How many rows are held out; a share of them when None.
     """
 
     x: np.ndarray
     bounds: Bounded | None = None
     y: np.ndarray | None = None
     noise: np.ndarray | None = None
+    n_held_out: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,13 @@ class Rows:
             y = _standardised(y, self.y_scale)
         return _batch_last(x, y, n_padding)
 
+    def standardised(self, x: np.ndarray, y: np.ndarray | None) -> Arrays:
+        """Standard arrays of other rows, batch last, y without its noise."""
+        opened, _ = _opened(x, self.bounds)
+        if y is not None and self.y_scale is not None:
+            y = _standardised(y, self.y_scale)
+        return _batch_last(_standardised(opened, self.scale), y)
+
     def raw(self, *, held_out: bool = False, n_padding: int = 0) -> Arrays:
         """Arrays in the user's units, x opened from its bounds, with noise in y."""
         if held_out:
@@ -104,6 +113,7 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool) -> Rows:
     """
     x, log_det = _opened(pairs.x, pairs.bounds)
     held = int(np.clip(round(HELD_OUT * len(x)), 1, MAX_HELD_OUT)) if len(x) > 1 else 0
+    held = held if pairs.n_held_out is None else pairs.n_held_out
     split = split_rows(len(x), held_out=held, random_state=seed)
     scale = standardise(x[split.train])
     if isotropic:

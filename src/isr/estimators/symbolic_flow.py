@@ -11,10 +11,12 @@ import numpy as np
 from sklearn.base import DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from isr.data.sources import open_rows
 from isr.data.tables import read_table
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import seed_of
+from isr.estimators.streams import Stream
 from isr.model.affine import bounded
 from isr.training.penalties import AbstractPenalty
 
@@ -34,6 +36,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
             polar coordinates and a split of two modes.
         n_restarts: Random starts trained side by side.
         n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
+        n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
         penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight.
         effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
         batch_size: Rows a step.
@@ -53,6 +56,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         errors_: Standard errors of the constants.
         history_: Training curves.
         status_: How the fit ended.
+        round_trip_error_: How far rows come back from where they were, forward and then inverse.
 
     Example:
         >>> import numpy as np
@@ -74,6 +78,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         charts: Sequence[str] | str = (),
         n_restarts: int = 8,
         n_jobs: int | None = None,
+        n_devices: int | None = None,
         penalty: str | AbstractPenalty | None = "l0.5",
         effort: Any = "normal",
         batch_size: int = 64,
@@ -94,6 +99,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         self.charts = charts
         self.n_restarts = n_restarts
         self.n_jobs = n_jobs
+        self.n_devices = n_devices
         self.penalty = penalty
         self.effort = effort
         self.batch_size = batch_size
@@ -120,6 +126,25 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         self.columns_ = table.columns
         box = None if table.bounds is None else bounded(table.bounds.low, table.bounds.high)
         self._fit(Pairs(table.values, box), clamp=CLAMP, shape={"skip": True})
+        return self
+
+    def fit_file(self, source: Any, x: Sequence[str] | Sequence[int] | None = None) -> SymbolicFlow:
+        """Learn the density of rows that stay on disk, more than memory holds.
+
+        Args:
+            source: Path of a Parquet file or a ``.npy`` array; or an array that slices (``numpy.memmap``, Zarr, HDF5).
+            x: Columns: names of a Parquet file, numbers of an array; all when None.
+        """
+        rows = open_rows(source, x)
+        stream = Stream.over(rows, None, seed=seed_of(self.random_state), bounds=self.bounds)
+        table = read_table(
+            stream.sample()[0], names=rows.names, units=self.units, bounds=self.bounds, what="x"
+        )
+        self.columns_, self.n_features_in_ = table.columns, table.n_columns
+        if isinstance(source, str | Path) and Path(source).suffix != ".npy":
+            self.feature_names_in_ = np.array(rows.names, dtype=object)
+        box = None if table.bounds is None else bounded(table.bounds.low, table.bounds.high)
+        self._fit(Pairs(table.values, box), clamp=CLAMP, shape={"skip": True}, stream=stream)
         return self
 
     def score_samples(self, X: Any) -> np.ndarray:

@@ -6,8 +6,8 @@ A file appears whole or not at all, so what a killed run leaves behind can be tr
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from isr.data.whole_files import explained, write_whole
 
 _MANIFEST = "manifest.json"
 
@@ -43,26 +45,30 @@ class SimulationFolder:
     def claim(cls, path: str | Path, wanted: dict[str, Any]) -> SimulationFolder:
         """Return the folder, made if missing, once it is known to hold no other simulation than ``wanted``."""
         folder = cls(Path(path))
-        folder.path.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.path)
         wanted = json.loads(json.dumps(wanted))
         has_chunks = any(folder.path.glob("part-*.parquet"))
         found = folder._manifest()
-        if has_chunks and found != wanted:
-            differing = [key for key in wanted if found.get(key) != wanted[key]]
-            detail = "; ".join(f"{key}: there {found.get(key)!r}, asked {wanted[key]!r}" for key in differing)
-            raise ValueError(
-                f"{path} holds another simulation ({detail}); repeat its settings to continue it, "
-                "or choose another folder"
-            )
-        if found != wanted:
+        if found != wanted and not has_chunks:
             text = json.dumps(wanted, indent=2) + "\n"
-            write_whole(folder.path / _MANIFEST, lambda name: Path(name).write_text(text, encoding="utf-8"))
+            with suppress(FileExistsError):  # of two that begin at the same moment one is first
+                write_whole(
+                    folder.path / _MANIFEST,
+                    lambda hidden: hidden.write_text(text, encoding="utf-8"),
+                    replace=found is not None,
+                )
+            found = folder._manifest()
+        if found != wanted:
+            raise ValueError(
+                f"{path} holds another simulation ({_difference(found or {}, wanted)}); repeat its settings to "
+                "continue it, or choose another folder"
+            )
         return folder
 
     def read(self, number: int, n_rows: int) -> Chunk | None:
         """Return the first rows of a chunk; None if its file is missing, damaged or too short."""
         try:
-            table = pq.read_table(self._part(number))
+            table = pq.read_table(self._part(number), page_checksum_verification=True)
         except (OSError, pa.ArrowInvalid):
             return None
         if table.num_rows < n_rows:
@@ -82,16 +88,42 @@ class SimulationFolder:
             columns |= {f"im(y).{i + 1}": column for i, column in enumerate(np.imag(chunk.y).T)}
         arrays = {key: pa.array(np.ascontiguousarray(column)) for key, column in columns.items()}
         table = pa.table(arrays | {"reason": pa.array(chunk.reasons, pa.string())})
-        write_whole(self._part(number), lambda name: pq.write_table(table, name))
+        write_whole(self._part(number), lambda hidden: write_table(table, hidden))
 
     def _part(self, number: int) -> Path:
         return self.path / f"part-{number:06d}.parquet"
 
-    def _manifest(self) -> dict[str, Any]:
+    def _manifest(self) -> dict[str, Any] | None:
+        """What was asked for; None where there is no manifest, nothing in it where it is damaged."""
         try:
-            return json.loads((self.path / _MANIFEST).read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
+            content = json.loads((self.path / _MANIFEST).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:
             return {}
+        return content if isinstance(content, dict) else {}
+
+
+def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    if not found:
+        return f"its {_MANIFEST} is missing or damaged"
+    differing = [key for key in wanted if found.get(key) != wanted[key]]
+    return "; ".join(f"{key}: there {found.get(key)!r}, asked {wanted[key]!r}" for key in differing)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, unless they are there; an `OSError` says what to do."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explained(error, path) from error
+
+
+def write_table(table: pa.Table, path: Path, **options: Any) -> None:
+    """Write a table as Parquet with a checksum for each page, so that damage is seen when it is read."""
+    words: Any = [name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)]
+    # A dictionary of numbers that hardly ever repeat makes a file half as large again.
+    pq.write_table(table, str(path), write_page_checksum=True, use_dictionary=words, **options)
 
 
 def _values(table: pa.Table, start: str) -> np.ndarray:
@@ -99,26 +131,12 @@ def _values(table: pa.Table, start: str) -> np.ndarray:
     return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
 
 
-def write_whole(path: Path, write: Callable[[str], Any]) -> None:
-    """Write a file so that it appears complete or not at all, even if the machine stops.
-
-    Args:
-        path: The file.
-        write: Writes it under the name it is given, in the same directory.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    write(str(temporary))
-    with temporary.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Write named arrays as one npz file, complete or not at all; its folder is made if it is missing."""
 
-    def write(name: str) -> None:
-        with Path(name).open("wb") as file:
+    def write(hidden: Path) -> None:
+        with hidden.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_whole(path, write)

@@ -59,9 +59,12 @@ def standardise(rows: Float[np.ndarray, "n dim"]) -> Standardise:
 
     A constant column keeps scale 1.
     """
-    mean, sd = np.mean(rows, axis=0), np.std(rows, axis=0)
-    tiny = sd <= 1e-12 * np.maximum(1e-300, np.max(np.abs(rows), axis=0))
-    return Standardise(tuple(mean.tolist()), tuple(np.where(tiny, 1.0, sd).tolist()))
+    # Squares of very large or very small numbers leave the range of doubles; powers of two change no digit.
+    size = np.ldexp(1.0, np.frexp(np.max(np.abs(rows), axis=0))[1] - 1)
+    scaled = rows / size
+    mean, sd = np.mean(scaled, axis=0), np.std(scaled, axis=0)
+    tiny = sd <= 1e-12 * np.max(np.abs(scaled), axis=0)
+    return Standardise(tuple((size * mean).tolist()), tuple(np.where(tiny, 1.0, size * sd).tolist()))
 
 
 class Bounded(AbstractBijection):

@@ -106,7 +106,7 @@ def compare_laws(
 
 def _as_list(equations: Any) -> list[Expression]:
     several = equations if isinstance(equations, list | tuple | sp.MatrixBase) else [equations]
-    return [sp.sympify(e) for e in several]
+    return [sp.sympify(e, strict=True) for e in several]
 
 
 def _rename(expr: Expression, given: Sequence[Any], names: Sequence[sp.Symbol]) -> Expression:

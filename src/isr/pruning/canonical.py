@@ -40,7 +40,9 @@ def formulas_of(network: EQL, inputs: Sequence[Expression] | None = None) -> lis
 
 def functions_in(expressions: Sequence[Expression]) -> frozenset[str]:
     """Return the names of the functions, other than polynomials, that expressions use."""
-    return frozenset(f.func.__name__ for e in expressions for f in sympy.sympify(e).atoms(AppliedUndef))
+    return frozenset(
+        f.func.__name__ for e in expressions for f in sympy.sympify(e, strict=True).atoms(AppliedUndef)
+    )
 
 
 def input_symbols(n: int) -> list[sympy.Symbol]:
@@ -90,7 +92,7 @@ def _apply(name: str, arguments: list[Expression]) -> Expression:
 
 def shortest(expression: Expression) -> Expression:
     """Return the nested or the expanded form, whichever holds fewer constants."""
-    expression = _without_factors_in_exponents(sympy.sympify(expression))
+    expression = _without_factors_in_exponents(sympy.sympify(expression, strict=True))
     if expression.is_number:
         return sympy.Float(expression.evalf(17))
     if _expanded_terms(expression) > MAX_EXPANDED_TERMS:
@@ -141,7 +143,7 @@ def build_formulas(expressions: Sequence[Expression], n_inputs: int, *, stack: i
     """
     constants: list[float] = []
     places = {s: i for i, s in enumerate(input_symbols(n_inputs))}
-    trees = tuple(_tree(sympy.sympify(e), places, constants) for e in expressions)
+    trees = tuple(_tree(sympy.sympify(e, strict=True), places, constants) for e in expressions)
     values = jnp.asarray(np.array(constants, dtype=np.float64).reshape(-1))
     return Formulas(constants=values, trees=trees, stack=stack, n_inputs=n_inputs)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 
+from isr.data.whole_files import write_whole
 from isr.storage.bundle import Bundle, ModelFileError
 from isr.storage.layout import SCHEMA, from_bytes, to_bytes
 
@@ -89,9 +89,15 @@ def save_bundle(bundle: Bundle, path: str | os.PathLike[str], *, overwrite: bool
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; give a file name inside it")
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists already; choose another name or pass overwrite=True")
-    _write_in_one_step(target, to_bytes(bundle))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist; create it first")
+    data = to_bytes(bundle)
+    try:
+        write_whole(target, lambda hidden: hidden.write_bytes(data), replace=overwrite)
+    except FileExistsError:
+        raise FileExistsError(
+            f"{target} exists already; choose another name or pass overwrite=True"
+        ) from None
     return target
 
 
@@ -104,26 +110,3 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
         return from_bytes(source.read_bytes())
     except ModelFileError as error:
         raise ModelFileError(f"cannot load {source}: {error}") from error
-
-
-def _write_in_one_step(target: Path, data: bytes) -> None:
-    """Readers see the old file or the new one, also after a crash, never a part."""
-    folder = target.parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"the folder {folder} does not exist; create it first")
-    temporary = folder / f".{target.name}.{secrets.token_hex(8)}.tmp"
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # the new name itself must reach the disk as well
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from isr.data.whole_files import write_whole
 from isr.training.history import History
 from isr.training.loop import State
 
@@ -59,7 +58,7 @@ def fingerprint(*parts: Any) -> str:
 
 
 def write(path: Path, progress: Progress, history: History, mark: str) -> None:
-    """Write a checkpoint: a temporary file beside ``path``, then one atomic replacement."""
+    """Write a checkpoint in one step, with a checksum of all it holds."""
     leaves = jax.tree.leaves(progress.state)
     arrays = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     arrays |= {"strengths": np.asarray(progress.strengths), "masks": np.asarray(progress.masks)}
@@ -67,19 +66,13 @@ def write(path: Path, progress: Progress, history: History, mark: str) -> None:
         for i, row in enumerate(getattr(history, name)):
             arrays[f"{name}_{i}"] = row
     body = save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()})
-    head = {"mark": mark, "phase": progress.phase, "epoch": progress.epoch, "phases": history.phases,
-            "sha256": hashlib.sha256(body).hexdigest()}  # fmt: skip
-    line = json.dumps(head).encode() + b"\n"
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(line + body)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    head = {"mark": mark, "phase": progress.phase, "epoch": progress.epoch, "phases": history.phases}
+    line = json.dumps(head | {"sha256": _digest(head, body)}).encode() + b"\n"
+    write_whole(path, lambda hidden: hidden.write_bytes(line + body))
+
+
+def _digest(head: dict[str, Any], body: bytes) -> str:
+    return hashlib.sha256(json.dumps(head, sort_keys=True).encode() + body).hexdigest()
 
 
 def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
@@ -93,10 +86,10 @@ def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
     try:
         line, body = path.read_bytes().split(b"\n", 1)
         head = json.loads(line)
-        if hashlib.sha256(body).hexdigest() != head["sha256"]:
+        if head.pop("sha256") != _digest(head, body):
             raise CheckpointError(f"the checkpoint {path} is damaged; delete it to begin anew")
         arrays = load_tensors(body)
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(

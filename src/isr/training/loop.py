@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
 
 Data = dict[str, Float[Array, "width n"]]
@@ -84,13 +86,14 @@ def make_epoch(
     n_rows: int,
     batch_size: int,
     n_steps: int,
+    mesh: Mesh | None = None,
 ) -> Callable[..., tuple[State, Float[Array, " members"]]]:
     """Return the compiled function that takes a state through one epoch and gives the mean loss a member.
 
     The function's arguments are ``state, data, rates, strengths, masks, penalised, key, order_key, part``: ``masks``
     is 1 where a weight is in use, ``penalised`` is 1 where the penalty counts it. An epoch of ``n_steps`` is several
     passes over few data, each in a new order, or part number ``part`` of a pass over many, in the order that
-    ``order_key`` gives.
+    ``order_key`` gives. The rows of a batch are divided among the devices of ``mesh``.
     """
     n_steps_pass = max(1, n_rows // batch_size)
     n_passes = max(1, n_steps // n_steps_pass)
@@ -125,7 +128,7 @@ def make_epoch(
         def step(carry, inputs):
             raw, moments, skipped = carry
             rows, rate, number, k = inputs
-            batch = {name: jnp.take(values, rows, axis=-1) for name, values in data.items()}
+            batch = divided({name: jnp.take(values, rows, axis=-1) for name, values in data.items()}, mesh)
             keys = jax.random.split(k, raw.shape[0])
             members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, None, 0))
             raw, moments, skipped, fit = members(
@@ -136,7 +139,7 @@ def make_epoch(
         carry = (state.weights, state.optimiser, state.skipped)
         keys = jax.random.split(key, n_steps)
         (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, rates, jnp.arange(n_steps), keys))
-        return State(raw, moments, skipped), jnp.mean(fits, axis=0)
+        return whole((State(raw, moments, skipped), jnp.mean(fits, axis=0)), mesh)
 
     return epoch
 

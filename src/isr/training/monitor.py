@@ -46,6 +46,19 @@ class Monitor:
         """Return a monitor that stops when this one does, and shows nothing."""
         return _Silent(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process or machine: how much time has gone by, and no progress line."""
+        return self.__dict__ | {
+            "_progress": None,
+            "_task": None,
+            "_begun": self.seconds,
+            "_sent": time.time(),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        since = max(0.0, time.time() - state.pop("_sent"))  # waiting for a free worker counts
+        self.__dict__ |= state | {"_begun": time.monotonic() - state["_begun"] - since}
+
     def begin(self, phase: str, total: int) -> None:
         """Tell that a phase of ``total`` steps begins."""
         if self._progress is not None:

@@ -7,6 +7,7 @@ penalty strengths; *cut* what became small; *refit* what is left without penalty
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from isr.data.whole_files import refuse_unwritable
 from isr.training import checkpoint
+from isr.training.blocks import Blocks
 from isr.training.checkpoint import Progress
+from isr.training.devices import everywhere, here, rows_mesh
 from isr.training.history import History
 from isr.training.loop import Data, Objective, Phase, State, make_epoch, make_evaluate, rates, start
 from isr.training.monitor import Monitor
@@ -87,7 +91,7 @@ class Population:
 def train(
     objective: Objective,
     weights: np.ndarray,
-    data: dict[str, np.ndarray],
+    data: dict[str, np.ndarray] | Blocks,
     held_out: dict[str, np.ndarray],
     schedule: Schedule,
     key: PRNGKeyArray,
@@ -96,13 +100,15 @@ def train(
     path: Path | None = None,
     penalised: np.ndarray | None = None,
     masks: np.ndarray | None = None,
+    about: str = "",
+    n_devices: int | None = None,
 ) -> Population:
     """Train a population and return it.
 
     Args:
         objective: Mean loss of a batch as a function of flat weights.
         weights: Initial weights, one row a restart.
-        data: Training arrays, rows along the last axis.
+        data: Training arrays, rows along the last axis; or blocks of them, a new one each epoch.
         held_out: Held-out arrays of the same kind.
         schedule: Phases, penalty and batch size.
         key: Seed of everything drawn.
@@ -110,6 +116,8 @@ def train(
         path: Where checkpoints go; a file found there is resumed from.
         penalised: 1 where the penalty counts a weight; all of them when left out.
         masks: For each restart 1 where it may use a weight; all of them when left out.
+        about: What the objective depends on besides the data, so that a checkpoint of another one is refused.
+        n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
     """
     run = _Run(
         objective,
@@ -122,6 +130,8 @@ def train(
         penalised,
         weights,
         masks,
+        about,
+        n_devices,
     )
     return run.to_the_end()
 
@@ -129,12 +139,17 @@ def train(
 class _Run:
     """The moving parts of one `train` call."""
 
-    def __init__(self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks):
+    def __init__(
+        self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks, about, n_devices
+    ):  # fmt: skip
         self.objective, self.schedule, self.key = objective, schedule, key
         self.monitor, self.path = monitor, path
-        self.data = _on_device(data)
-        self.held_out = _on_device(held_out)
-        self.n_rows = next(iter(data.values())).shape[-1]
+        self.blocks: Blocks | None = data if isinstance(data, Blocks) else None
+        rows: dict[str, np.ndarray] = data.block(0) if isinstance(data, Blocks) else data
+        self.n_rows = next(iter(rows.values())).shape[-1]
+        self.mesh = rows_mesh(n_devices, min(schedule.batch_size, self.n_rows))
+        self.data = everywhere(_on_device(rows), self.mesh)
+        self.held_out = everywhere(_on_device(held_out), self.mesh)
         self.n_steps = schedule.steps_of_epoch(self.n_rows)
         self.n = weights.shape[1]
         self.n_gates = schedule.penalty.n_gates * self.n
@@ -143,12 +158,13 @@ class _Run:
         self.epoch = make_epoch(
             objective, schedule.penalty,
             n_rows=self.n_rows, batch_size=schedule.batch_size, n_steps=self.n_steps,
+            mesh=self.mesh,
         )  # fmt: skip
         self.history = History()
         self.mark = checkpoint.fingerprint(
             schedule.phases, schedule.strengths, schedule.threshold, schedule.batch_size, schedule.least_steps,
             schedule.most_steps, repr(schedule.penalty), np.asarray(jax.random.key_data(key)), np.asarray(weights),
-            *data.values(),
+            *rows.values(), *held_out.values(), masks, penalised, about,
         )  # fmt: skip
         self.written = time.monotonic()
         gates = np.zeros((len(weights), self.n_gates))
@@ -160,8 +176,10 @@ class _Run:
             np.asarray(np.ones(weights.shape) if masks is None else masks, np.float32),
             start(first),
         )
-        if path is not None and path.exists():
-            self._resume(path)
+        if path is not None:
+            refuse_unwritable(path)
+            if path.exists():
+                self._resume(path)
 
     def _resume(self, path: Path) -> None:
         def template(members: int) -> State:
@@ -173,6 +191,7 @@ class _Run:
         while True:
             self._run_phase()
             if self.progress.phase == len(self.schedule.phases) - 1 or self.monitor.should_stop():
+                self._keep_checkpoint(now=self.monitor.stopped is not None)
                 return self._result()
             self._next_phase()
 
@@ -190,33 +209,41 @@ class _Run:
             phase_key = jax.random.fold_in(self.key, index)
             key, _ = jax.random.split(jax.random.fold_in(phase_key, number))
             _, order_key = jax.random.split(jax.random.fold_in(phase_key, number // n_parts))
-            state, loss = self.epoch(
-                state,
-                self.data,
-                all_rates[number],
-                jnp.asarray(strengths),
-                jnp.asarray(masks),
-                self.penalised,
-                key,
-                order_key,
+            inputs = (
+                all_rates[number], jnp.asarray(strengths), jnp.asarray(masks), self.penalised, key, order_key,
                 number % n_parts,
+            )  # fmt: skip
+            state, loss = self.epoch(
+                everywhere(state, self.mesh), self._data_of(number), *everywhere(inputs, self.mesh)
             )
             held = np.asarray(self._held_out(state.weights, masks))
             self.history.add(phase.name, np.asarray(loss), held)
             self.progress = Progress(index, number + 1, strengths, masks, state)
             self.monitor.advance(f"loss {_least(loss):.4f}  held-out {_least(held):.4f}")
             self._keep_checkpoint()
+        self.progress = self.progress._replace(state=here(self.progress.state, self.mesh))
+
+    def _data_of(self, number: int) -> Data:
+        """The rows of an epoch: all of them, or the block whose turn it is."""
+        if self.blocks is None or self.blocks.n_blocks == 1:
+            return self.data
+        return everywhere(_on_device(self.blocks.block(number % self.blocks.n_blocks)), self.mesh)
 
     def _held_out(self, weights: jax.Array, masks: np.ndarray) -> jax.Array:
-        return self.evaluate(
-            weights, jnp.asarray(masks), self.held_out, jax.random.fold_in(self.key, 1 << 20)
-        )
+        key = jax.random.fold_in(self.key, 1 << 20)
+        weights, used, key = everywhere((weights, jnp.asarray(masks), key), self.mesh)
+        return self.evaluate(weights, used, self.held_out, key)
 
-    def _keep_checkpoint(self) -> None:
-        last = self.progress.epoch == self.schedule.phases[self.progress.phase].n_epochs
-        if self.path is not None and (last or time.monotonic() - self.written > CHECKPOINT_SECONDS):
-            checkpoint.write(self.path, self.progress, self.history, self.mark)
+    def _keep_checkpoint(self, *, now: bool | None = None) -> None:
+        if now is None:
+            last = self.progress.epoch == self.schedule.phases[self.progress.phase].n_epochs
+            now = last or time.monotonic() - self.written > CHECKPOINT_SECONDS
+        if self.path is not None and now:
             self.written = time.monotonic()
+            try:
+                checkpoint.write(self.path, self.progress, self.history, self.mark)
+            except OSError as error:  # a full disk must not cost what was trained so far
+                warnings.warn(f"{error}; the fit goes on without this checkpoint", stacklevel=2)
 
     def _next_phase(self) -> None:
         index, _, strengths, masks, state = self.progress

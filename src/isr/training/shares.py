@@ -15,6 +15,8 @@ import joblib
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from isr.training.blocks import Blocks
+from isr.training.cache import keep_compiled_programs
 from isr.training.history import History
 from isr.training.loop import Objective
 from isr.training.monitor import Monitor
@@ -24,7 +26,7 @@ from isr.training.population import Population, Schedule, train
 def train_shared(
     objective: Objective,
     weights: np.ndarray,
-    data: dict[str, np.ndarray],
+    data: dict[str, np.ndarray] | Blocks,
     held_out: dict[str, np.ndarray],
     schedule: Schedule,
     key: PRNGKeyArray,
@@ -34,6 +36,8 @@ def train_shared(
     path: Path | None = None,
     penalised: np.ndarray | None = None,
     masks: np.ndarray | None = None,
+    about: str = "",
+    n_devices: int | None = None,
 ) -> Population:
     """Train restarts as `train` does, shared out among ``n_jobs`` workers.
 
@@ -44,11 +48,17 @@ def train_shared(
     when None or 1. The monitor shows the progress of the first share and stops all. Each share after the first writes
     its checkpoints to a file of its own beside ``path``.
     """
-    n_shares = min(joblib.effective_n_jobs(1 if n_jobs is None else n_jobs), len(weights))
+    n_shares = min(_n_shares(n_jobs), len(weights))
+    if n_shares > 1 and (n_devices or 1) > 1:
+        raise ValueError(
+            f"n_jobs={n_jobs} and n_devices={n_devices}: programs over the same devices would wait for each other; "
+            "share out either restarts or rows"
+        )
     monitor = monitor or Monitor(verbose=False)
     numbers = np.asarray(jax.random.key_data(key))  # a key itself does not travel to another process
 
     def share(number: int) -> Population:
+        keep_compiled_programs()  # a worker on another machine has its own
         rows, own = slice(number, None, n_shares), jax.random.wrap_key_data(jnp.asarray(numbers))
         with jax.enable_x64(True):  # a thread has its own setting
             return train(
@@ -56,7 +66,7 @@ def train_shared(
                 own if number == 0 else jax.random.fold_in(own, number),
                 monitor=monitor if number == 0 else monitor.silent(), penalised=penalised,
                 path=path if path is None or number == 0 else path.with_name(f"{path.name}.{number}"),
-                masks=None if masks is None else masks[rows],
+                masks=None if masks is None else masks[rows], about=about, n_devices=n_devices,
             )  # fmt: skip
 
     if n_shares == 1:
@@ -64,6 +74,13 @@ def train_shared(
     jobs = (joblib.delayed(share)(number) for number in range(n_shares))
     workers: Any = joblib.Parallel(n_jobs=n_shares, prefer="threads")
     return _joined(workers(jobs))
+
+
+def _n_shares(n_jobs: int | None) -> int:
+    """A number of shares that is asked for does not depend on how many workers a cluster has at the moment."""
+    if n_jobs is None or n_jobs > 0:
+        return n_jobs or 1
+    return joblib.effective_n_jobs(n_jobs)
 
 
 def _joined(parts: list[Population]) -> Population:

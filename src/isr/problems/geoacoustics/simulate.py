@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from isr.data.whole_files import write_whole
 from isr.inference.progress import progress_bar
-from isr.inference.simulation_folder import write_whole
+from isr.inference.simulation_folder import make_folder, write_table
 from isr.problems.geoacoustics.environment import Environment
 from isr.problems.geoacoustics.field import Engine, pressure
 from isr.problems.geoacoustics.modes import DEFAULT_MESH, Mesh
@@ -49,7 +51,10 @@ class Simulation:
             raise FileNotFoundError(
                 f"no simulation in {directory}: {_MANIFEST} is missing; run simulate first"
             )
-        return cls(Path(directory), json.loads(path.read_text()))
+        try:
+            return cls(Path(directory), dict(json.loads(path.read_text(encoding="utf-8"))))
+        except (ValueError, TypeError):
+            raise ValueError(f"{path} is damaged; restore it, or simulate into another directory") from None
 
     @property
     def n_chunks(self) -> int:
@@ -60,7 +65,7 @@ class Simulation:
         return self.directory / f"part-{chunk:06d}.parquet"
 
     def missing(self) -> list[int]:
-        """Return the chunks still to be computed; a damaged file counts as missing."""
+        """Return the chunks still to be computed; a file that is cut short counts as missing."""
         return [chunk for chunk in range(self.n_chunks) if not _is_whole(self.part(chunk), self._rows(chunk))]
 
     def chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -70,7 +75,7 @@ class Simulation:
         """
         names, shape = self.manifest["prior"]["names"], (len(self.manifest["frequencies"]), -1)
         for chunk in range(self.n_chunks):
-            table = pq.read_table(self.part(chunk))
+            table = self._table(chunk)
             good = ~table["failed"].to_numpy()
             values = [
                 table[name].combine_chunks().flatten().to_numpy().reshape(len(good), *shape)[good]
@@ -87,9 +92,20 @@ class Simulation:
     def failures(self) -> pd.DataFrame:
         """Return the parameters of environments that could not be solved."""
         columns = [*self.manifest["prior"]["names"], "failed"]
-        frames = [pq.read_table(self.part(c), columns=columns).to_pandas() for c in range(self.n_chunks)]
+        frames = [self._table(chunk, columns).to_pandas() for chunk in range(self.n_chunks)]
         rows = pd.concat(frames, ignore_index=True)
         return rows.loc[rows.pop("failed").to_numpy(dtype=bool)]
+
+    def _table(self, chunk: int, columns: list[str] | None = None) -> pa.Table:
+        path = self.part(chunk)
+        try:
+            return pq.read_table(path, columns=columns, page_checksum_verification=True)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path} is missing; run simulate again to compute it") from None
+        except (OSError, pa.ArrowInvalid) as error:
+            raise ValueError(
+                f"{path} is damaged ({error}); delete it and run simulate again, which computes it anew"
+            ) from None
 
     def _rows(self, chunk: int) -> int:
         size = self.manifest["chunk_size"]
@@ -149,10 +165,11 @@ def simulate(
 
 
 def _claim(directory: Path, wanted: dict[str, Any]) -> Simulation:
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / _MANIFEST
+    make_folder(directory)
+    path, text = directory / _MANIFEST, json.dumps(wanted, indent=2) + "\n"
     if not path.exists():
-        write_whole(path, lambda name: Path(name).write_text(json.dumps(wanted, indent=2) + "\n"))
+        with suppress(FileExistsError):  # of two that begin at the same moment one is first
+            write_whole(path, lambda hidden: hidden.write_text(text, encoding="utf-8"), replace=False)
     found = Simulation.open(directory)
     differing = [key for key in wanted if found.manifest.get(key) != wanted[key]]
     if differing:
@@ -188,7 +205,7 @@ def _run_chunk(
         flat = pa.array(np.ascontiguousarray(part, dtype=np.float32).reshape(-1))
         columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     table = pa.table(columns)
-    write_whole(simulation.part(chunk), lambda name: pq.write_table(table, name, compression="none"))
+    write_whole(simulation.part(chunk), lambda hidden: write_table(table, hidden, compression="none"))
     return rows
 
 

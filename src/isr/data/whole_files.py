@@ -1,0 +1,140 @@
+"""Files that appear whole or not at all: whoever reads sees the old content or the new one, never a part.
+
+What is written goes to a hidden file in the same folder, to the disk, and then under its name in one step. A process
+that is killed in between leaves only the hidden file, which the next writer to that folder clears away.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import platform
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# A hidden file this old (seconds) whose writer is gone belongs to nobody.
+ABANDONED_AFTER = 60.0
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space and try again",
+    errno.EDQUOT: "free some space and try again",
+    errno.EFBIG: "the system allows no file that large; raise the limit or choose another place",
+    errno.EROFS: "choose a folder that can be written to",
+    errno.EACCES: "choose a folder that can be written to",
+    errno.EPERM: "choose a folder that can be written to",
+    errno.ENOENT: "create the folder first",
+}
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_swept: set[str] = set()
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, replace: bool = True) -> None:
+    """Write a file so that it appears complete or not at all, even if the machine stops.
+
+    An `OSError` names the file and what to do; the file is then as it was, and nothing else is left behind.
+
+    Args:
+        path: The file.
+        write: Writes it under the name it is given, in the same folder.
+        replace: Whether a file of that name gives way; otherwise it stays, and `FileExistsError` is raised.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "note.txt"
+        >>> write_whole(path, lambda hidden: hidden.write_text("all of it"))
+        >>> path.read_text(), len(list(path.parent.iterdir()))
+        ('all of it', 1)
+    """
+    target = Path(path)
+    _sweep(target.parent)
+    temporary = target.with_name(f".isr-{_host()}-{os.getpid()}-{secrets.token_hex(8)}.tmp")
+    try:
+        write(temporary)
+        _to_disk(temporary, os.O_RDWR)
+        if replace:
+            os.replace(temporary, target)
+        else:
+            _take_free_name(temporary, target)
+        if hasattr(os, "O_DIRECTORY"):  # the new name itself must reach the disk as well
+            _to_disk(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except FileExistsError:
+        raise FileExistsError(f"{target} exists already; choose another name") from None
+    except OSError as error:
+        raise explained(error, target) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def refuse_unwritable(path: str | os.PathLike[str]) -> None:
+    """Raise the `OSError` that writing this file would raise for lack of a folder or of rights, before any work."""
+    folder = Path(path).parent
+    try:
+        if not folder.is_dir():
+            raise FileNotFoundError(errno.ENOENT, f"the folder {folder} does not exist")
+        probe = folder / f".isr-{_host()}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        probe.unlink()
+    except OSError as error:
+        raise explained(error, path) from error
+
+
+def explained(error: OSError, path: str | os.PathLike[str]) -> OSError:
+    """Return an error of the same kind that says which file could not be written, why and what to do."""
+    why = os.strerror(error.errno) if error.errno and error.errno != errno.ENOENT else error.strerror or error
+    remedy = _REMEDIES.get(error.errno or 0, "choose another place or try again")
+    kind = type(OSError(error.errno, "")) if error.errno else OSError
+    told = kind(f"cannot write {path}: {why}; {remedy}")
+    told.errno = error.errno
+    return told
+
+
+def _to_disk(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take_free_name(temporary: Path, target: Path) -> None:
+    """Give a file its name unless that is taken, in one step where the file system knows links."""
+    try:
+        os.link(temporary, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if target.exists():
+            raise FileExistsError from None
+        os.replace(temporary, target)
+
+
+def _sweep(folder: Path) -> None:
+    """Clear away what killed writers of this machine left in a folder; once a process is enough."""
+    if str(folder) in _swept:
+        return
+    _swept.add(str(folder))
+    for left in folder.glob(f".isr-{_host()}-*.tmp"):
+        try:
+            is_old = time.time() - left.stat().st_mtime > ABANDONED_AFTER
+            if is_old and not _is_alive(int(left.name.split("-")[2])):
+                left.unlink()
+        except (OSError, ValueError, IndexError):  # someone else was faster, or it is none of ours
+            continue
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _host() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]

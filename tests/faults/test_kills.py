@@ -1,0 +1,115 @@
+"""`kill -9` at any moment costs time and nothing else: the same run begun again ends in the same bits."""
+
+import multiprocessing
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from faults import runs
+from isr.storage import load
+from isr.training import checkpoint
+from isr.training.loop import start
+
+# Children are forked from a process that has imported everything once.
+FORK = multiprocessing.get_context("forkserver")
+FORK.set_forkserver_preload(
+    ["isr.training.population", "isr.inference.simulation", "isr.problems.geoacoustics.simulate"]
+)
+
+
+def run_to_the_end(run, folder: Path, *arguments) -> float:
+    """Run in a process of its own and return how long that took."""
+    folder.mkdir(exist_ok=True)
+    begun = time.monotonic()
+    process = FORK.Process(target=run, args=(str(folder), *arguments))
+    process.start()
+    process.join(300)
+    assert process.exitcode == 0
+    return time.monotonic() - begun
+
+
+def kill_often(run, folder: Path, n_kills: int, seconds: float) -> int:
+    """Begin a run again and again and kill it at a random moment; return how many runs came to their end."""
+    folder.mkdir()
+    rng, n_ended = np.random.default_rng(0), 0
+    for _ in range(n_kills):
+        process = FORK.Process(target=run, args=(str(folder),))
+        process.start()
+        process.join(rng.uniform(0.1, 1.0) * seconds)
+        n_ended += process.exitcode == 0
+        process.kill()
+        process.join()
+        everything_left_is_whole(folder)
+    return n_ended
+
+
+def everything_left_is_whole(folder: Path) -> None:
+    for part in folder.glob("rows/part-*.parquet"):
+        assert pq.read_table(part, page_checksum_verification=True).num_rows
+    for name in folder.glob("*.checkpoint"):
+        mark = name.read_bytes().split(b'"mark": "')[1][:64].decode()
+        checkpoint.read(name, mark, lambda members: start(jnp.zeros((members, 4), jnp.float32)))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith((".tmp", ".checkpoint"))
+    }
+
+
+RUNS = {
+    "fit": (runs.train_population, 2, 50),
+    "simulation": (runs.simulate_rows, 2, 50),
+    "geoacoustic simulation": (runs.simulate_pressures, 2, 50),
+    "estimator": (runs.fit_flow, 0, 8),
+}
+FEW = [pytest.param(run, few, id=name) for name, (run, few, _) in RUNS.items() if few]
+MANY = [pytest.param(run, many, id=name) for name, (run, _, many) in RUNS.items()]
+
+
+def check(run, n_kills: int, tmp_path: Path) -> int:
+    seconds = run_to_the_end(run, tmp_path / "whole")
+    n_ended = kill_often(run, tmp_path / "killed", n_kills, seconds)
+    run_to_the_end(run, tmp_path / "killed")
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    return n_ended
+
+
+@pytest.mark.parametrize(("run", "n_kills"), FEW)
+def test_a_run_killed_a_few_times_ends_in_the_same_bits(run, n_kills, tmp_path):
+    check(run, n_kills, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("run", "n_kills"), MANY)
+def test_a_run_killed_at_many_random_moments_ends_in_the_same_bits(run, n_kills, tmp_path):
+    assert check(run, n_kills, tmp_path) < n_kills, "no run was killed before its end"
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_of_two_processes_that_save_the_same_model_one_wins_cleanly(overwrite, tmp_path):
+    writers = [
+        FORK.Process(target=runs.save_many, args=(str(tmp_path), name, overwrite)) for name in ("a", "b")
+    ]
+    for writer in writers:
+        writer.start()
+    sizes = set()
+    while any(writer.is_alive() for writer in writers):
+        time.sleep(0.01)
+        if (tmp_path / "model.isr").exists():
+            sizes.add(load(tmp_path / "model.isr").metadata["size"])  # never damaged, whoever is writing
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    wins = [int((tmp_path / f"wins-{name}").read_text()) for name in ("a", "b")]
+    assert sum(wins) == (20 if overwrite else 1)
+    saved = load(tmp_path / "model.isr")
+    assert len(jax.tree.leaves(saved.model)[0]) == 200 * saved.metadata["size"]
+    assert not list(tmp_path.glob(".*"))

@@ -1,0 +1,480 @@
+"""Hostile input: whatever comes in, there is an answer or one sentence that says why not.
+
+``ISR_FUZZ_EXAMPLES`` sets how many cases each test tries; ``make fuzz`` tries many thousands, with fresh seeds.
+"""
+
+import ast
+import hashlib
+import io
+import json
+import os
+import re
+import warnings
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.dom import minidom
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.numpy
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from isr.cli import main
+from isr.data.bounds import parse_bounds
+from isr.data.files import as_cell, from_cell, numeric_columns, read_rows
+from isr.data.tables import Table, read_row, read_table
+from isr.expressions import extract
+from isr.expressions.formulas import formula_expressions
+from isr.inference.priors import parse_prior
+from isr.model.build import Architecture, build_flow
+from isr.model.formula import Formulas
+from isr.storage import Bundle, ModelFileError, from_bytes, layout, to_bytes
+
+N = int(os.environ.get("ISR_FUZZ_EXAMPLES", "0"))
+RELAXED = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+
+
+def cases(few: int, share: float = 1.0):
+    """So many cases in the fast suite; in the long form the share of ``ISR_FUZZ_EXAMPLES`` that their cost allows."""
+    n = max(few, int(share * N))
+    return settings(max_examples=n, derandomize=N == 0, database=None, print_blob=True, **RELAXED)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@contextmanager
+def refusals_allowed():
+    """Lets an error pass that is one sentence for the user; any other is a fault."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's and pandas' own about odd values
+        try:
+            yield
+        except (ValueError, TypeError, OSError) as error:
+            if not str(error).strip():
+                raise
+
+
+# Arrays and tables
+
+NUMBERS = st.one_of(
+    st.floats(),
+    st.sampled_from([0.0, -0.0, 1e-320, 1e-12, 1e12, 1e308, -1e308, np.nan, np.inf, -np.inf]),
+)
+ODD_THINGS = st.one_of(
+    NUMBERS, st.none(), st.text(max_size=5), st.booleans(), st.integers(), st.binary(max_size=3), st.complex_numbers(),
+    st.just(object()), st.just(np.datetime64("2020-01-01")), st.lists(st.integers(), max_size=2),
+)  # fmt: skip
+
+
+@st.composite
+def odd_arrays(draw):
+    rows, columns = draw(st.integers(0, 6)), draw(st.sampled_from([0, 1, 2, 3, 200]))
+    kind = draw(
+        st.sampled_from(
+            ["float64", "float32", "int8", "int64", "uint64", "bool", "complex128", "object", "U3"]
+        )
+    )
+    if kind == "object":
+        return np.array(draw(st.lists(st.lists(ODD_THINGS, max_size=3), max_size=4)), dtype=object)
+    if kind == "U3":
+        return draw(hnp.arrays("U3", (rows, min(columns, 3))))
+    if columns == 200:
+        return np.full((rows, 200), draw(NUMBERS)).astype("float64")
+    return draw(hnp.arrays(kind, (rows, columns), elements=NUMBERS if kind == "float64" else None))
+
+
+@cases(40)
+@given(rows=st.one_of(odd_arrays(), st.lists(st.lists(ODD_THINGS, max_size=3), max_size=4), ODD_THINGS))
+def test_any_array_becomes_finite_rows_or_a_sentence(rows):
+    with refusals_allowed():
+        table = read_table(rows)
+        assert isinstance(table, Table)
+        assert np.isfinite(table.values).all()
+        assert table.values.dtype == np.float64
+        assert table.values.shape == (table.n_rows, len(table.names))
+
+
+@cases(30)
+@given(
+    bounds=st.one_of(
+        ODD_THINGS, st.lists(ODD_THINGS, max_size=3), st.dictionaries(st.text(max_size=2), ODD_THINGS)
+    ),
+    row=st.one_of(
+        ODD_THINGS, st.lists(ODD_THINGS, max_size=3), st.dictionaries(st.text(max_size=2), ODD_THINGS)
+    ),
+)
+def test_any_bounds_priors_and_observations_are_read_or_refused(bounds, row):
+    columns = read_table([[0.0, 1.0]], names=["a", "b"]).columns
+    for attempt in (
+        lambda: parse_bounds(bounds, ("a", "b")),
+        lambda: parse_prior(bounds),
+        lambda: read_row(row, like=columns),
+    ):
+        with refusals_allowed():
+            attempt()
+
+
+# Files of rows
+
+NAMES = [
+    "a",
+    "b",
+    "=2+5",
+    "@x",
+    "-x",
+    "'=x",
+    "",
+    " a",
+    "a\n",
+    '"',
+    "'",
+    "1",
+    "nan",
+    "é",
+    "\u202e",
+    "\x00",
+    "x" * 300,
+]
+CELLS = [
+    *NAMES,
+    "0",
+    "1.5",
+    "-3",
+    "1e309",
+    "inf",
+    "NaN",
+    "1,5",
+    "0x10",
+    "1_000",
+    "١",
+    "=1+1",
+    "True",
+    "2020-01-01",
+]
+
+
+@st.composite
+def csv_bytes(draw):
+    if draw(st.integers(0, 3)) == 0:
+        return draw(st.binary(max_size=200))
+    separator = draw(st.sampled_from([",", ";", "\t", " ", "|"]))
+    lines = [draw(st.lists(st.sampled_from(NAMES) | st.text(max_size=4), max_size=5))]
+    lines += draw(st.lists(st.lists(st.sampled_from(CELLS), max_size=5), max_size=5))
+    quote = draw(st.sampled_from(["", '"']))
+    text = draw(st.sampled_from(["\n", "\r\n", "\r"])).join(
+        separator.join(f"{quote}{cell}{quote}" for cell in line) for line in lines
+    )
+    encoding = draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"]))
+    return text.encode(encoding, errors=draw(st.sampled_from(["replace", "ignore"])))
+
+
+def read_all(path: Path) -> None:
+    with refusals_allowed():
+        frame = read_rows(path)
+        frame = numeric_columns(frame, list(frame.columns), source=path)
+        assert np.isfinite(frame.to_numpy()).all()
+        assert len(set(frame.columns)) == frame.shape[1]
+
+
+@cases(60)
+@given(data=csv_bytes(), ending=st.sampled_from(["csv", "tsv", "txt", "parquet", "npz", "pq", "xyz"]))
+@example(data=b'a,b\n"1,2\n', ending="csv")
+@example(data=b"a," + b"x" * 140_000 + b"\n1,2\n", ending="csv")
+@example(data=b"PK\x03\x04", ending="npz")
+@example(data=b"PAR1PAR1", ending="parquet")
+def test_any_file_of_rows_is_read_or_refused(folder, data, ending):
+    path = folder / f"rows.{ending}"
+    path.write_bytes(data)
+    read_all(path)
+
+
+@st.composite
+def damaged(draw, whole: bytes) -> bytes:
+    """A file with some bytes changed, cut out or put in."""
+    data = bytearray(whole)
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, max(0, len(data) - 1)))
+        how = draw(st.sampled_from(["flip", "cut", "insert", "truncate"]))
+        if how == "flip" and data:
+            data[place] ^= draw(st.integers(1, 255))
+        elif how == "cut":
+            del data[place : place + draw(st.integers(1, 20))]
+        elif how == "insert":
+            data[place:place] = draw(st.binary(min_size=1, max_size=8))
+        else:
+            del data[place:]
+    return bytes(data)
+
+
+def some_archive(ending: str) -> bytes:
+    buffer = io.BytesIO()
+    columns = {"a": np.arange(5.0), "b": np.arange(5)}
+    if ending == "npz":
+        np.savez(buffer, **columns)
+    else:
+        pd.DataFrame(columns).to_parquet(buffer)
+    return buffer.getvalue()
+
+
+@cases(40)
+@given(data=st.data(), ending=st.sampled_from(["npz", "parquet"]))
+def test_a_damaged_archive_of_rows_is_read_or_refused(folder, data, ending):
+    path = folder / f"rows.{ending}"
+    path.write_bytes(data.draw(damaged(some_archive(ending))))
+    read_all(path)
+
+
+@pytest.mark.parametrize("n_columns", [200, 10**6])
+def test_very_many_columns_are_read_or_refused_in_a_moment(folder, n_columns):
+    path = folder / "wide.csv"
+    path.write_text(
+        ",".join(f"c{i}" for i in range(n_columns)) + "\n" + ",".join("1" for _ in range(n_columns)) + "\n"
+    )
+    if n_columns == 200:
+        frame = read_rows(path)
+        assert numeric_columns(frame, list(frame.columns), source=path).shape == (1, 200)
+    else:
+        with pytest.raises(ValueError, match=r"1,000,000 columns, more than 20,000; .* lies on its side"):
+            read_rows(path)
+
+
+@cases(50)
+@given(name=st.text(max_size=6) | st.sampled_from(NAMES))
+def test_no_name_is_a_formula_in_a_spreadsheet_and_every_name_comes_back(name):
+    cell = as_cell(name)
+    assert not cell.startswith(("=", "+", "-", "@"))
+    assert from_cell(cell) == name
+
+
+# Files of models
+
+CONSTANT = ("add", ("constant", 0), ("mul", ("constant", 1), ("call", "sin", ("input", 0))))
+
+
+def whole_models() -> list[bytes]:
+    flow = build_flow(
+        jax.random.key(0), 2, architecture=Architecture(n_blocks=1, n_layers=1, mixing="linear")
+    )
+    law = Formulas(jnp.array([1.0, 2.0]), (CONSTANT,), 1, 2)
+    return [
+        to_bytes(Bundle(flow, x_names=("a", "b"), units={"a": "m"}, metadata={"front": {"nll": [1.0]}})),
+        to_bytes(Bundle(law, x_names=("a", "b"), kind="EQLRegressor")),
+    ]
+
+
+@pytest.fixture(scope="module")
+def models():
+    return whole_models()
+
+
+def forged(content: dict, tensors: dict) -> bytes:
+    """A file with a right checksum, whatever it holds."""
+    text = '{"checksum":"' + "0" * 64 + '",' + json.dumps(content)[1:]
+    data = bytearray(safetensors.numpy.save(tensors, metadata={"isr": text}))
+    data[layout._DIGITS] = hashlib.sha256(data).hexdigest().encode()
+    return bytes(data)
+
+
+def opened(data: bytes) -> tuple[dict, dict]:
+    head = 8 + int.from_bytes(data[:8], "little")
+    content = json.loads(json.loads(data[8:head])["__metadata__"]["isr"])
+    del content["checksum"]
+    return content, safetensors.numpy.load(data)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 400) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["", "a", "Flow", "sin", "00000", "nan", "os.system", "x" * 50, "add", "call", "pow", "input"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["class", "fields", "tuple", "dict", "array", "float", "k"]), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+def places(node, path=()):
+    """Every place in nested JSON."""
+    parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, part in parts:
+        yield (*path, key)
+        yield from places(part, (*path, key))
+
+
+@st.composite
+def forgeries(draw, data: bytes) -> bytes:
+    content, tensors = opened(data)
+    for _ in range(draw(st.integers(1, 3))):
+        *path, last = draw(st.sampled_from(sorted(places(content), key=repr)))
+        node = content
+        for key in path:
+            node = node[key]
+        if draw(st.booleans()):
+            node[last] = draw(JSON_VALUES)
+        elif isinstance(node, dict):
+            del node[last]
+        else:
+            node.insert(last, draw(JSON_VALUES))
+    if tensors and draw(st.integers(0, 2)) == 0:
+        name = draw(st.sampled_from(sorted(tensors)))
+        tensors[name] = draw(
+            hnp.arrays(st.sampled_from(["float64", "int64", "bool"]), hnp.array_shapes(max_side=4))
+        )
+    return forged(content, tensors)
+
+
+@cases(60)
+@given(data=st.data(), which=st.integers(0, 1))
+def test_a_damaged_model_is_always_refused(models, data, which):
+    changed = data.draw(damaged(models[which]))
+    if changed != models[which]:
+        with pytest.raises(ModelFileError):
+            from_bytes(changed)
+
+
+@cases(15, share=0.1)
+@given(data=st.data(), which=st.integers(0, 1))
+def test_a_forged_model_is_refused_or_does_no_harm(models, folder, data, which):
+    file = data.draw(forgeries(models[which]))
+    try:
+        from_bytes(file)
+    except ModelFileError:
+        return
+    path = folder / "forged.isr"
+    path.write_bytes(file)
+    run_command("show", path)
+
+
+# The command line
+
+
+def run_command(*arguments) -> tuple[int, str, str]:
+    """Run a command; whatever it is given, it ends with a known code and no traceback."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as leave:
+        main([str(a) for a in arguments])
+    code = leave.value.code
+    assert code in (0, 2, 3, 4), err.getvalue()
+    assert "Traceback" not in err.getvalue()
+    assert (code == 0) or err.getvalue().splitlines()[-1].startswith("error: ")
+    return code, out.getvalue(), err.getvalue()
+
+
+ARGUMENTS = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from("a=1,b=2 a=1 a=nan,b=inf a= =, a=1,a=2 1e400 -- -1 *".split()),
+)
+
+
+COMMANDS = ["predict --x", "sample --y", "posterior --y", "show --complexity", "export --lang", "fit --x"]
+
+
+@cases(5, share=0.05)
+@given(
+    command=st.sampled_from(
+        ["predict --x", "sample --y", "posterior --y", "show --complexity", "export --lang", "fit --x"]
+    ),
+    words=st.lists(ARGUMENTS, min_size=1, max_size=2),
+)
+def test_no_argument_makes_a_command_fall_over(models, folder, command, words):
+    for number, data in enumerate(models):
+        path = folder / f"model-{number}.isr"
+        path.write_bytes(data)
+        name, option = command.split()
+        run_command(name, path, option, *words)
+
+
+# Names in generated code
+
+BREAKERS = [
+    "*/", "/*", "//", "\\", '"""', "'''", "`${process.exit()}`", "</script><script>", "<!--", "-->", "]]>", "\n", "\r",
+    "\u2028", "\u202e", "\x00", "??/", "#define", "$\\input{x}$", "}{", "\\end{align*}", "%", "&", "__import__('os')",
+    "{{7*7}}", "a", "x", "=1",
+]  # fmt: skip
+HOSTILE = (
+    st.lists(st.sampled_from(BREAKERS) | st.text(max_size=3), min_size=1, max_size=4)
+    .map("".join)
+    .filter(str.strip)
+)
+
+
+def without_comments(source: str) -> str:
+    """C or JavaScript without its comments, which end where the language says they end."""
+    return " ".join(re.sub(r"/\*.*?\*/|//[^\n\r\u2028\u2029]*", "", source, flags=re.DOTALL).split())
+
+
+def tree_of(source: str) -> str:
+    """The meaning of Python source: its tree without the docstring."""
+    tree = ast.parse(source)
+    if ast.get_docstring(tree) is not None:
+        del tree.body[0]
+    return ast.dump(tree)
+
+
+NAME_LISTS = re.compile(r"^(?:export const )?([xyXY]_?[Nn](?:ames|AMES)) = (\[.*\]);?$", re.MULTILINE)
+SAFE_TAG = re.compile(
+    r"(m[a-z]+|p|pre|div|b|br|code)( (xmlns|display|style|class|stretchy|width|mathvariant|form))?"
+)
+SCRIPTS = {"python": tree_of, "jax": tree_of, "c": without_comments, "javascript": without_comments}
+
+
+class Tags(HTMLParser):
+    """Every tag and attribute of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found |= {tag, *(f"{tag} {name}" for name, _ in attrs)}
+
+
+@pytest.fixture(scope="module")
+def two():
+    shape = Architecture(n_blocks=1, n_layers=1, library={"constant": 1, "id": 1})
+    return build_flow(jax.random.key(0), 2, architecture=shape), Formulas(
+        jnp.array([1.0, 2.0]), (CONSTANT,), 1, 1
+    )
+
+
+@cases(8, share=0.05)
+@given(names=st.lists(HOSTILE, min_size=2, max_size=2, unique=True), unit=st.sampled_from(BREAKERS))
+def test_no_name_breaks_out_of_generated_code(two, names, unit):
+    flow, law = two
+    hostile = extract(flow, names, units={names[0]: unit})
+    symbols = [s.name for s in hostile.forward.inputs]
+    written = formula_expressions(law, names[:1], names[1:], {names[0]: unit})
+    plain_law = formula_expressions(
+        law, *[[s.name] for s in (*written.program.inputs, *written.program.output_symbols)]
+    )
+    for one, other in ((hostile, extract(flow, symbols, units={symbols[0]: "m"})), (written, plain_law)):
+        for language, meaning in SCRIPTS.items():
+            source, plain = one.code(language), other.code(language)
+            listed = dict(NAME_LISTS.findall(source))
+            if listed:
+                assert json.loads(next(iter(listed.values()))) == names
+            assert meaning(NAME_LISTS.sub("", source)) == meaning(NAME_LISTS.sub("", plain))
+            assert not re.search(r"</script|<!--|[\u2028\u202e\x00]", source)
+        assert {tag for tag in Tags(one._repr_html_()).found if not SAFE_TAG.fullmatch(tag)} == set()
+        minidom.parseString(one.mathml())
+        for line in one.text().splitlines():
+            assert line.startswith("#") or re.match(r"[A-Za-z]\w* += ", line, re.ASCII)
+        commands = set(re.findall(r"\\[A-Za-z]+", one.latex())) - set(
+            re.findall(r"\\[A-Za-z]+", other.latex())
+        )
+        assert commands <= {"\\text", "\\textbackslash", "\\textless", "\\textgreater", "\\textasciicircum",
+                            "\\textasciitilde", "\\textbar", "\\ensuremath", "\\mathrm", "\\_"} | GREEK  # fmt: skip
+
+
+GREEK = {
+    f"\\{letter}"
+    for letter in "alpha beta gamma delta theta lambda mu pi sigma omega varepsilon phi rho".split()
+}

@@ -30,8 +30,11 @@ def sampling(rows: list[Row], path: Path) -> bool:
 
 
 def _bars(plt: Any, rows: list[Row], by: str, values: tuple, field: str, label: str) -> Any:
-    figure, axes = plt.subplots(1, len(values), figsize=(9, 3.6), layout="constrained")
-    for axis, value in zip(axes, values, strict=True):
+    values = tuple(value for value in values if matching(rows, **{by: value}))
+    figure, axes = plt.subplots(
+        1, len(values), figsize=(4.5 * len(values), 3.6), layout="constrained", squeeze=False
+    )
+    for axis, value in zip(axes[0], values, strict=True):
         mine = sorted(matching(rows, **{by: value}), key=lambda r: -r[field])
         names = [r["flow"] for r in mine]
         colours = [OURS if n.startswith("isr") else PEERS for n in names]

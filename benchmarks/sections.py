@@ -73,7 +73,7 @@ def training(rows: list[Row]) -> str:
     if compiled:
         parts.append(
             "First call of isr's training program, backward term included, in a new process: "
-            + "; ".join(f"cache {r['cache']} {r['compile_cpu_seconds']:.1f} s" for r in compiled) + "."
+            + "; ".join(f"{r['mixing']}, cache {r['cache']}: {r['compile_cpu_seconds']:.1f} s" for r in compiled) + "."
         )  # fmt: skip
     fits = matching(rows, part="fit")
     if fits:

@@ -7,7 +7,8 @@ precision, Adam; every flow takes the likelihood's gradient, as its library's do
 
 - ``step``: time of one step in a running training, on one core and on two. For isr also with the backward term that
   its fits bring in every fourth step, and with the learned linear maps that are its default between blocks.
-- ``compile``: the first call of the training program in a new process, without and with isr's cache of programs.
+- ``compile``: the first call of the training program in a new process, without and with isr's cache of programs, the
+  backward term included, with linear maps between blocks (the default) and with permutations.
 - ``fit``: a whole fit, compilation included, 10 epochs of 100,000 rows in batches of 100, beside FlowJAX's own
   ``fit_to_data``."""
 
@@ -41,18 +42,22 @@ def cases(quick: bool) -> list[Case]:
                 found.append(Case({"part": "step", "flow": name}, peer.needs, cores))
         if not quick:
             found += [Case({"part": "step", "flow": "isr cISR", "variant": v}, (), cores) for v in VARIANTS]
-    found.append(Case({"part": "compile", "flow": "isr cISR"}, cores=2))
+    # Blocks with linear maps between them are alike and compiled once; permutations make each its own.
+    for mixing in ("linear",) if quick else ("linear", "permutation"):
+        found.append(Case({"part": "compile", "flow": "isr cISR", "mixing": mixing}, cores=2))
     for name in ("isr cISR", "isr cINN", "FlowJAX coupling"):
         found.append(Case({"part": "fit", "flow": name}, FLOWS[name].needs, timeout=3600))
     return found
 
 
-def measure(part: str, flow: str, *, quick: bool, seed: int, variant: str = "") -> Iterator[Row]:
+def measure(
+    part: str, flow: str, *, quick: bool, seed: int, variant: str = "", mixing: str = "linear"
+) -> Iterator[Row]:
     """Yield the rows of one case."""
     if part == "step":
         yield from step_rows(flow, VARIANTS.get(variant, {}), quick=quick, seed=seed)
     elif part == "compile":
-        yield from compile_rows(seed)
+        yield from compile_rows(mixing, seed)
     else:
         yield fit_row(flow, quick=quick, seed=seed)
 
@@ -69,12 +74,13 @@ def step_rows(name: str, options: dict[str, Any], *, quick: bool, seed: int) -> 
         yield timing.as_row(n_steps) | {"batch_size": batch, "n_parameters": flow.n_parameters}
 
 
-def compile_rows(seed: int) -> Iterator[Row]:
+def compile_rows(mixing: str, seed: int) -> Iterator[Row]:
     """Yield what the first call of isr's training program takes in a new process: cache empty, then filled."""
     program = (
         "import time; from isr.training.cache import keep_compiled_programs; keep_compiled_programs();"
         "from peers import build; from shape import ARM, arm_rows; x, y = arm_rows(5000);"
-        f"flow = build('isr cISR', ARM, x, y, batch_size=100, seed={seed}, steps_a_call=1, backward=1.0);"
+        f"flow = build('isr cISR', ARM, x, y, batch_size=100, seed={seed}, steps_a_call=1,"
+        f"backward=1.0, mixing={mixing!r});"
         "wall, cpu = time.perf_counter(), time.process_time(); flow.train(1);"
         "print(time.perf_counter() - wall, time.process_time() - cpu)"
     )

@@ -55,14 +55,14 @@ def measure(problem: str, flow: str, budget: float, *, quick: bool, seed: int) -
     """Yield the error after one budget."""
     x, y = rows(problem, 20_000 if quick else 100_000, seed)
     scales = [(v.mean(axis=0), v.std(axis=0)) for v in (x, y)]
-    standard = [((v - m) / s).astype(np.float32) for v, (m, s) in zip((x, y), scales, strict=True)]
+    x_rows, y_rows = (((v - m) / s).astype(np.float32) for v, (m, s) in zip((x, y), scales, strict=True))
     clock = Clock(budget)
     if flow == "BayesFlow":
         from peers.bayesflow_flows import train
 
-        sample, n_steps, n_parameters = train(*standard, clock, seed=seed)
+        sample, n_steps, n_parameters = train(x_rows, y_rows, clock, seed=seed)
     else:
-        sample, n_steps, n_parameters = train_flow(flow, *standard, clock, seed=seed)
+        sample, n_steps, n_parameters = train_flow(flow, x_rows, y_rows, clock, seed=seed)
 
     def draw(observed: np.ndarray, n: int) -> np.ndarray:
         (x_mean, x_scale), (y_mean, y_scale) = scales
@@ -96,7 +96,8 @@ def train_flow(
 ) -> tuple[Callable[[np.ndarray, int], np.ndarray], int, int]:
     """Train until the budget is spent; return what draws, the number of steps and of parameters."""
     shape = replace(ARM, dim=x.shape[1], condition_dim=y.shape[1])
-    more: dict[str, Any] = {"backward": 1.0, "mixing": "linear"} if name.startswith("isr") else {}
+    own = {"isr": {"backward": 1.0, "mixing": "linear"}, "FlowJAX": {"scheduled": True}}
+    more: dict[str, Any] = own.get(name.split()[0], {})
     flow = build(name, shape, x, y, batch_size=BATCH, seed=seed, **more)
     n_steps = 0
     while clock.spent() < clock.budget:

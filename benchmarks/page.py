@@ -20,8 +20,8 @@ from targets import TARGETS
 Row = dict[str, Any]
 # What tells cases apart; whatever else a row holds was measured.
 CASE = (
-    "benchmark", "part", "flow", "variant", "cores", "batch_size", "cache", "mixing", "model", "what", "problem", "budget",
-    "method", "family", "formula", "along", "size", "measure", "mesh", "threads", "engine", "seed",
+    "benchmark", "part", "flow", "variant", "cores", "batch_size", "cache", "mixing", "model", "what", "problem",
+    "budget", "method", "family", "formula", "along", "size", "measure", "mesh", "threads", "engine", "seed",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ class Section(NamedTuple):
     draw: Callable[[list[Row], Path], bool] | None = None
 
 
-def table(heads: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:
+def table(heads: Iterable[str], lines: Iterable[Sequence[Any]]) -> str:
     """Return a Markdown table; numbers with three digits, None as an empty cell."""
     heads = list(heads)
     written = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -51,7 +51,7 @@ def _cell(value: Any) -> str:
 
 def training(rows: list[Row]) -> str:
     """Steps by flow, with isr's advantage; compilation; whole fits."""
-    lines = []
+    lines: list[list[Any]] = []
     steps = matching(rows, part="step")
     for name, variant, cores in dict.fromkeys((r["flow"], r.get("variant"), r["cores"]) for r in steps):
         mine = matching(steps, flow=name, variant=variant, cores=cores)
@@ -116,7 +116,7 @@ def restarts(rows: list[Row]) -> str:
 
 def sampling(rows: list[Row]) -> str:
     """Draws and densities a million."""
-    lines = []
+    lines: list[list[Any]] = []
     for name, cores in dict.fromkeys((r["flow"], r["cores"]) for r in matching(rows)):
         mine = matching(rows, flow=name, cores=cores)
         times = [number(mine, "million_cpu_seconds", what=what) for what in ("sample", "log_prob")]

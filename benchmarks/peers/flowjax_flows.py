@@ -44,24 +44,38 @@ class FlowJaxFlow:
         batch_size: Rows a step.
         seed: Of weights and batches.
         spline: Whether the couplings are splines.
+        scheduled: Whether the learning rate may change between calls, which costs the optimiser a little.
     """
 
+    moments: Any
+
     def __init__(
-        self, shape: Shape, x: np.ndarray, y: np.ndarray, *, batch_size: int, seed: int, spline: bool = False
+        self,
+        shape: Shape,
+        x: np.ndarray,
+        y: np.ndarray,
+        *,
+        batch_size: int,
+        seed: int,
+        spline: bool = False,
+        scheduled: bool = False,
     ) -> None:
         flow = make_flow(shape, seed, spline=spline)
         self.parameters, self.static = eqx.partition(
             flow, eqx.is_inexact_array, is_leaf=lambda leaf: isinstance(leaf, paramax.NonTrainable)
         )
         self.n_parameters = sum(leaf.size for leaf in jax.tree.leaves(self.parameters))
-        self.optimiser = optax.inject_hyperparams(optax.adam)(learning_rate=RATE)
+        adam = optax.inject_hyperparams(optax.adam) if scheduled else optax.adam
+        self.optimiser = adam(learning_rate=RATE)
+        self.scheduled = scheduled
         self.moments = self.optimiser.init(self.parameters)
         self.loss = MaximumLikelihoodLoss()
         self.x, self.y, self.batch_size = jnp.asarray(x), jnp.asarray(y), batch_size
         self.key, self.position = jr.key(seed + 1), len(x)
 
     def train(self, n_steps: int, rate: float = RATE) -> None:
-        self.moments.hyperparams["learning_rate"] = jnp.asarray(rate, jnp.float32)
+        if self.scheduled:
+            self.moments.hyperparams["learning_rate"] = jnp.asarray(rate, jnp.float32)
         loss = None
         for _ in range(n_steps):
             x, y = self._next_rows()

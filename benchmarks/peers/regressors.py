@@ -45,7 +45,7 @@ def gplearn(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool
         "sin": sp.sin, "cos": sp.cos, "exp": sp.exp,
     }  # fmt: skip
     named = {f"X{i}": symbol for i, symbol in enumerate(_symbols(x))}
-    return sp.sympify(str(model._program), locals=meaning | named), model.predict
+    return _parsed(str(model._program), meaning | named), model.predict
 
 
 def pyoperon(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) -> Found:
@@ -60,7 +60,7 @@ def pyoperon(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: boo
     names = [f"x{i}" for i in range(x.shape[1])]
     text = model.get_model_string(model.model_, precision=8, names=names).replace("^", "**")
     functions = {"square": lambda a: a**2}
-    return sp.sympify(text, locals=functions | dict(zip(names, _symbols(x), strict=True))), model.predict
+    return _parsed(text, functions | dict(zip(names, _symbols(x), strict=True))), model.predict
 
 
 def pykan(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) -> Found:
@@ -84,12 +84,16 @@ def pykan(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) 
         model.fit(data, opt="LBFGS", steps=steps, log=-1)
         model.auto_symbolic(lib=["x", "x^2", "1/x", "sqrt", "exp", "log", "sin"], verbose=0)
         model.fit(data, opt="LBFGS", steps=steps, log=-1)
-        found = model.symbolic_formula()[0][0]
+        formulas: Any = model.symbolic_formula()
     names = sp.symbols([f"x_{i + 1}" for i in range(x.shape[1])])
     return (
-        sp.sympify(found).subs(dict(zip(names, _symbols(x), strict=True)), simultaneous=True),
+        sp.sympify(formulas[0][0]).subs(dict(zip(names, _symbols(x), strict=True)), simultaneous=True),
         lambda rows: model(torch.from_numpy(rows)).detach().numpy()[:, 0],
     )
+
+
+def _parsed(text: str, names: dict[str, Any]) -> sp.Expr:
+    return sp.sympify(text, locals=names)  # type: ignore[call-overload]
 
 
 def _symbols(x: np.ndarray) -> Any:

@@ -16,7 +16,7 @@ def steps(rows: list[Row], path: Path) -> bool:
     """Bars: milliseconds a step, one core, batch 100 and 1,000."""
     found = [r for r in matching(rows, part="step", cores=1) if not r.get("variant")]
     return bool(found) and _figure(
-        path, lambda plt: _bars(plt, found, "batch_size", (100, 1000), "cpu_ms", "ms a step")
+        path, lambda plt: _bars(plt, found, "batch_size", (100, 1000), "cpu_ms_best", "ms a step")
     )
 
 

@@ -30,6 +30,7 @@ from peers import FLOWS, build
 from shape import ARM, arm_rows
 
 BATCHES = (100, 1000)
+N_STEPS = 20
 LEFT_OUT = {"FlowJAX spline", "sbi MAF"}
 # isr beyond the architecture that all share: what its own fits do.
 VARIANTS = {"with backward term": {"backward": 1.0}, "with linear maps": {"mixing": "linear"}}
@@ -65,15 +66,14 @@ def measure(
 
 
 def step_rows(name: str, options: dict[str, Any], *, quick: bool, seed: int) -> Iterator[Row]:
-    """Yield the time of a step for each size of batch."""
-    x, y = arm_rows(20_000 if quick else 100_000, seed)
+    """Yield the time of a step by size of batch, from many short calls: on a busy machine some go undisturbed."""
     for batch in BATCHES:
-        # isr's program is one pass over the rows, as in its fits; the others return to Python after every step.
-        n_steps = len(x) // batch if name.startswith("isr") else 10
-        more = {"steps_a_call": n_steps, **options} if name.startswith("isr") else {}
+        # isr's program is a whole pass over the rows, as in its fits; the others return to Python after every step.
+        x, y = arm_rows(N_STEPS * batch, seed)
+        more = {"steps_a_call": N_STEPS, **options} if name.startswith("isr") else {}
         flow = build(name, ARM, x, y, batch_size=batch, seed=seed, **more)
-        timing = time_calls(lambda flow=flow, n=n_steps: flow.train(n), seconds=1.0 if quick else 6.0)
-        yield timing.as_row(n_steps) | {"batch_size": batch, "n_parameters": flow.n_parameters}
+        timing = time_calls(lambda flow=flow: flow.train(N_STEPS), seconds=1.5 if quick else 8.0)
+        yield timing.as_row(N_STEPS) | {"batch_size": batch, "n_parameters": flow.n_parameters}
 
 
 def compile_rows(mixing: str, seed: int) -> Iterator[Row]:

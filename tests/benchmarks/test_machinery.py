@@ -97,7 +97,11 @@ def step(flow, cpu_ms, **more):
         "batch_size": 100,
         "quick": True,
     }
-    return row | {"cpu_ms": cpu_ms, "n_parameters": 5, "commit": "abc", "machine": "one"} | more
+    return (
+        row
+        | {"cpu_ms": cpu_ms, "cpu_ms_best": cpu_ms, "n_parameters": 5, "commit": "abc", "machine": "one"}
+        | more
+    )
 
 
 def test_a_full_row_counts_before_a_quick_one_and_a_later_before_an_earlier():

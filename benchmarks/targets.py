@@ -89,12 +89,10 @@ def _ratio(peer: float | None, ours: float | None) -> float | None:
     return None if peer is None or ours is None else peer / ours
 
 
-MANY_KERNELS = (
-    "a step is hundreds of kernels over arrays of a few rows, each with its own start and its own trip through "
-    "memory (see the distance to the machine's limit)"
-)
-DOUBLE = (
-    "isr draws in double precision, the peer in single; the row in single precision shows what that costs"
+MANY_KERNELS = "a step is hundreds of small kernels, see *Distance to the machine's limit*"
+LARGE_BATCHES = (
+    "over many rows the overhead of Python vanishes and arithmetic counts, which isr does in double precision; see its "
+    "row in single"
 )
 
 TARGETS = (
@@ -117,10 +115,10 @@ TARGETS = (
     Target("32 restarts in one program against one after another: whole fits", 4,
            lambda rows: number(rows, "times_faster", benchmark="restarts", part="fits"),
            "arithmetic is the same; only the start of kernels and compilation are shared"),
-    Target("a million draws against FrEIA", 10, sampling_ratio("FrEIA cINN", "sample"), DOUBLE),
-    Target("a million draws against FlowJAX", 2, sampling_ratio("FlowJAX coupling", "sample"), DOUBLE),
-    Target("a million draws against sbi", 10, sampling_ratio("sbi MAF", "sample"), DOUBLE),
-    Target("a million log-densities against FrEIA", 10, sampling_ratio("FrEIA cINN", "log_prob"), DOUBLE),
-    Target("a million log-densities against FlowJAX", 2, sampling_ratio("FlowJAX coupling", "log_prob"), DOUBLE),
-    Target("a million log-densities against sbi", 10, sampling_ratio("sbi MAF", "log_prob"), DOUBLE),
+    Target("a million draws against FrEIA", 10, sampling_ratio("FrEIA cINN", "sample"), LARGE_BATCHES),
+    Target("a million draws against FlowJAX", 2, sampling_ratio("FlowJAX coupling", "sample"), LARGE_BATCHES),
+    Target("a million draws against sbi", 10, sampling_ratio("sbi MAF", "sample"), LARGE_BATCHES),
+    Target("a million log-densities against FrEIA", 10, sampling_ratio("FrEIA cINN", "log_prob"), LARGE_BATCHES),
+    Target("a million log-densities against FlowJAX", 2, sampling_ratio("FlowJAX coupling", "log_prob"), LARGE_BATCHES),
+    Target("a million log-densities against sbi", 10, sampling_ratio("sbi MAF", "log_prob"), LARGE_BATCHES),
 )  # fmt: skip

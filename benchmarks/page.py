@@ -112,9 +112,8 @@ def about(rows: list[Row]) -> str:
     if busy and max(busy) > 0.2:
         lines.append(
             f"- **The machine was not quiet**: while cases ran, other programs used {min(busy):.1f} to "
-            f"{max(busy):.1f} "
-            "cores. Wall times mean little then; processor times, which shared caches and cores lengthen, differ by up to "
-            "a half from run to run, and so do their ratios."
+            f"{max(busy):.1f} cores. Wall times mean little then; processor times, which shared caches and cores "
+            "lengthen, differ by up to a half from run to run, and so do their ratios."
         )
     n_quick = sum(bool(row.get("quick")) for row in rows)
     lines.append(f"- {len(rows)} cases, {n_quick} of them by the quick form only (few repeats, small sizes).")

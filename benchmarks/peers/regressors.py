@@ -24,9 +24,7 @@ def eql(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) ->
         primitives=library, random_state=seed, verbose=False, n_restarts=3 if quick else 9,
         effort="quick" if quick else "normal",
     ).fit(x, y)  # fmt: skip
-    names = sp.symbols([f"x{i + 1}" for i in range(x.shape[1])])
-    found = model.expressions_[0]
-    return found.subs(dict(zip(names, _symbols(x), strict=True)), simultaneous=True), model.predict
+    return _renamed(model.expressions_[0], [f"x{i + 1}" for i in range(x.shape[1])], x), model.predict
 
 
 def gplearn(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) -> Found:
@@ -85,15 +83,20 @@ def pykan(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) 
         model.auto_symbolic(lib=["x", "x^2", "1/x", "sqrt", "exp", "log", "sin"], verbose=0)
         model.fit(data, opt="LBFGS", steps=steps, log=-1)
         formulas: Any = model.symbolic_formula()
-    names = sp.symbols([f"x_{i + 1}" for i in range(x.shape[1])])
     return (
-        sp.sympify(formulas[0][0]).subs(dict(zip(names, _symbols(x), strict=True)), simultaneous=True),
+        _renamed(sp.sympify(formulas[0][0]), [f"x_{i + 1}" for i in range(x.shape[1])], x),
         lambda rows: model(torch.from_numpy(rows)).detach().numpy()[:, 0],
     )
 
 
 def _parsed(text: str, names: dict[str, Any]) -> sp.Expr:
     return sp.sympify(text, locals=names)  # type: ignore[call-overload]
+
+
+def _renamed(found: sp.Expr, names: list[str], x: np.ndarray) -> sp.Expr:
+    """Return an expression in our symbols, by name, so that assumptions on the old ones do not matter."""
+    table = dict(zip(names, _symbols(x), strict=True))
+    return found.xreplace({symbol: table[symbol.name] for symbol in found.free_symbols})  # type: ignore[union-attr]
 
 
 def _symbols(x: np.ndarray) -> Any:

@@ -40,7 +40,7 @@ QUICK_BUDGETS = (8.0,)
 def cases(quick: bool) -> list[Case]:
     """Return every flow on every problem and budget; a quick look has three flows, one problem, one budget."""
     return [
-        Case({"problem": problem, "flow": name, "budget": budget}, _needs(name), timeout=60 + 20 * budget)
+        Case({"problem": problem, "flow": name, "budget": budget}, _needs(name), timeout=120 + 2 * budget)
         for problem in (("two_moons",) if quick else PROBLEMS)
         for budget in (QUICK_BUDGETS if quick else BUDGETS)
         for name in (QUICK_NAMES if quick else NAMES)

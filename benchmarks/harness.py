@@ -9,8 +9,10 @@ processor time of all threads (``cpu``), which other programs disturb far less. 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from isr.reproduce import records
 Row = dict[str, Any]
 Measure = Callable[..., Iterable[Row]]
 LONGEST_REASON = 300
+WALL_FACTOR = 20
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,8 @@ class Case:
         options: What tells it apart from others: part of its rows, and given to ``measure`` by keyword.
         needs: Distributions it imports besides isr's own dependencies.
         cores: How many cores it may use.
-        timeout: Seconds of wall time after which it counts as failed.
+        timeout: Seconds of processor time after which it counts as failed; `WALL_FACTOR` times as much wall time
+            ends it as well, so that a case that waits for nothing does not wait for ever.
     """
 
     options: Row
@@ -151,7 +155,9 @@ def run_case(name: str, script: Path, case: Case, *, quick: bool, seed: int) -> 
         ]
     with tempfile.TemporaryDirectory() as folder:
         rows_to = Path(folder) / "rows.jsonl"
-        order = {"options": case.options | {"quick": quick, "seed": seed}, "cores": case.cores}
+        order = {
+            "options": case.options | {"quick": quick, "seed": seed}, "cores": case.cores, "timeout": case.timeout
+        }  # fmt: skip
         command = [sys.executable, str(script), "--one-case", json.dumps(order), "--rows-to", str(rows_to)]
         began, busy = time.perf_counter(), _Busy()
         failure = _run(command, case)
@@ -168,12 +174,19 @@ def _run(command: list[str], case: Case) -> str | None:
     settings = os.environ | {name: str(case.cores) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     try:
         done = subprocess.run(
-            command, env=settings, capture_output=True, text=True, timeout=case.timeout, check=False
+            command,
+            env=settings,
+            capture_output=True,
+            text=True,
+            timeout=WALL_FACTOR * case.timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"not done after {case.timeout:.0f} s"
+        return f"not done after {WALL_FACTOR * case.timeout:.0f} s"
     if done.returncode == 0:
         return None
+    if hasattr(signal, "SIGXCPU") and done.returncode == -signal.SIGXCPU:
+        return f"not done after {case.timeout:.0f} s of processor time"
     last = (done.stderr.strip().splitlines() or [f"left with code {done.returncode}"])[-1]
     return last[:LONGEST_REASON]
 
@@ -181,6 +194,10 @@ def _run(command: list[str], case: Case) -> str | None:
 def run_here(measure: Measure, order: Row, rows_to: Path) -> None:
     """Measure one case in this process, on the cores it may use, and write its rows one by one."""
     pin(order["cores"])
+    with contextlib.suppress(ImportError):  # not every system can limit processor time
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (max(1, round(order["timeout"])), resource.RLIM_INFINITY))
     for row in measure(**order["options"]):
         with rows_to.open("a") as file:
             file.write(json.dumps(row, default=float) + "\n")

@@ -27,7 +27,7 @@ QUICK = {"Kim": ("square", "product_and_linear"), "Feynman": ("I.14.4 spring ene
 def cases(quick: bool) -> list[Case]:
     """Return every method on every family, all formulas of a family in one process."""
     return [
-        Case({"method": method, "family": family}, needs, timeout=300 if quick else 7200)
+        Case({"method": method, "family": family}, needs, timeout=120 if quick else 7200)
         for method, (_, needs) in REGRESSORS.items()
         for family in FORMULAS
     ]

@@ -178,6 +178,13 @@ def symbolic(rows: list[Row]) -> str:
     )
 
 
+def posthoc(rows: list[Row]) -> str:
+    """Errors before and after the functions of a network are replaced by equations."""
+    heads = ["equations", "KL as a network", "KL of the equations", "operations", "s"]
+    fields = ("method", "kl_before", "kl", "n_operations", "fit_cpu_seconds")
+    return table(heads, [[r.get(f) for f in fields] for r in matching(rows)])
+
+
 def growth(rows: list[Row]) -> str:
     """Sizes, times and memory, with fitted exponents."""
     parts = []
@@ -272,6 +279,13 @@ SECTIONS = (
         "Exact means every term with its constants within 2 %, and nothing else. The error is root mean square on"
         " a wider range than was seen, relative to the spread there.",
         symbolic,
+    ),
+    Section(
+        "Equations trained, or fitted afterwards",
+        ("posthoc",),
+        "The Banana, one block: `isr.SymbolicFlow` beside the same flow of networks whose functions are then replaced "
+        "by equations that pyoperon finds, in the same time.",
+        posthoc,
     ),
     Section(
         "Growth", ("growth",),

@@ -46,13 +46,16 @@ def gplearn(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool
     return _parsed(str(model._program), meaning | named), model.predict
 
 
-def pyoperon(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) -> Found:
+def pyoperon(
+    x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, seconds: float | None = None
+) -> Found:
     """pyoperon with local search of constants; the model is chosen by description length, its default."""
     from pyoperon.sklearn import SymbolicRegressor
 
     model = SymbolicRegressor(
         allowed_symbols="add,sub,mul,div,exp,log,sin,cos,sqrt,square,constant,variable",
-        optimizer_iterations=5, max_length=30, random_state=seed, n_threads=1, max_time=3 if quick else 30,
+        optimizer_iterations=5, max_length=30, random_state=seed, n_threads=1,
+        max_time=max(1, round(seconds or (3 if quick else 30))),
         max_evaluations=100_000 if quick else 1_000_000, objectives=["r2", "length"],
     ).fit(x, y)  # fmt: skip
     names = [f"x{i}" for i in range(x.shape[1])]

@@ -162,7 +162,7 @@ def run_case(name: str, script: Path, case: Case, *, quick: bool, seed: int) -> 
         began, busy = time.perf_counter(), _Busy()
         failure = _run(command, case)
         about = {
-            "case_seconds": round(time.perf_counter() - began, 2), "load": round(os.getloadavg()[0], 2),
+            "case_seconds": round(time.perf_counter() - began, 2), "case_cpu_seconds": busy.own_since(), "load": round(os.getloadavg()[0], 2),
             "others_cores": busy.others(), "peer_versions": {name: version(name) for name in case.needs},
         }  # fmt: skip
         rows = [common | row | about for row in records.read(rows_to)]
@@ -226,7 +226,7 @@ def told(row: Row) -> str:
     """Return a row as one short line for the terminal."""
     left_out = {
         "benchmark", "seed", "quick", "peer_versions", "load", "others_cores", "run_seconds", "wall_ms_best",
-        "cpu_ms_best", "n_calls", "case_seconds",
+        "cpu_ms_best", "n_calls", "case_seconds", "case_cpu_seconds",
     }  # fmt: skip
     shown = {key: value for key, value in row.items() if key not in left_out}
     return f"{row['benchmark']}: " + ", ".join(f"{key} {_short(value)}" for key, value in shown.items())
@@ -237,10 +237,14 @@ def _short(value: Any) -> str:
 
 
 class _Busy:
-    """The processor time that others had since this was made, by the kernel's own counts."""
+    """The processor time that others and this program with its children had since this was made."""
 
     def __init__(self) -> None:
         self.began, self.all, self.own = time.perf_counter(), _all_seconds(), _own_seconds()
+
+    def own_since(self) -> float:
+        """Return seconds of this program and of its children that have ended."""
+        return round(_own_seconds() - self.own, 2)
 
     def others(self) -> float | None:
         """Return how many cores others had on average; None where the system does not tell."""

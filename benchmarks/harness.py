@@ -162,7 +162,8 @@ def run_case(name: str, script: Path, case: Case, *, quick: bool, seed: int) -> 
         began, busy = time.perf_counter(), _Busy()
         failure = _run(command, case)
         about = {
-            "case_seconds": round(time.perf_counter() - began, 2), "case_cpu_seconds": busy.own_since(), "load": round(os.getloadavg()[0], 2),
+            "case_seconds": round(time.perf_counter() - began, 2), "case_cpu_seconds": busy.own_since(),
+            "load": round(os.getloadavg()[0], 2),
             "others_cores": busy.others(), "peer_versions": {name: version(name) for name in case.needs},
         }  # fmt: skip
         rows = [common | row | about for row in records.read(rows_to)]

@@ -26,8 +26,8 @@ N_TEST = 20_000
 
 
 def cases(quick: bool) -> list[Case]:
-    """Return the one case: both ways in one process, so that they can have the same time."""
-    return [Case({"problem": "banana"}, ("pyoperon",), timeout=600 if quick else 3600)]
+    """Return the one case, both ways in one process, so that they can have the same time; none is quick."""
+    return [] if quick else [Case({"problem": "banana"}, ("pyoperon",), timeout=3600)]
 
 
 def measure(problem: str, *, quick: bool, seed: int) -> Iterator[Row]:

@@ -22,25 +22,21 @@ SHAPES = {"arm, six blocks": ARM, "arm, two blocks": Shape(n_blocks=2, n_layers=
 
 
 def cases(quick: bool) -> list[Case]:
-    """Return steps for each size of flow, and whole fits, on one core and on two."""
-    shapes = list(SHAPES)[1:] if quick else list(SHAPES)
-    found = [
-        Case({"part": "steps", "model": name}, cores=c)
-        for name in shapes
-        for c in ((1,) if quick else (1, 2))
-    ]
+    """Return steps for each size of flow on one core and on two, and whole fits, which alone are quick."""
+    sizes = [(name, cores) for name in SHAPES for cores in (1, 2)]
+    found = [] if quick else [Case({"part": "steps", "model": name}, cores=cores) for name, cores in sizes]
     return [*found, Case({"part": "fits", "model": "banana, one block"}, cores=1, timeout=3600)]
 
 
 def measure(part: str, model: str, *, quick: bool, seed: int) -> Iterator[Row]:
     """Yield the rows of one case."""
     if part == "steps":
-        yield step_row(SHAPES[model], quick=quick, seed=seed)
+        yield step_row(SHAPES[model], seed)
     else:
         yield fit_row(quick=quick, seed=seed)
 
 
-def step_row(shape: Shape, *, quick: bool, seed: int) -> Row:
+def step_row(shape: Shape, seed: int) -> Row:
     """Return the time of a step, alone and for each of many."""
     x, y = arm_rows(5000, seed)
     found = {}
@@ -56,7 +52,7 @@ def step_row(shape: Shape, *, quick: bool, seed: int) -> Row:
             steps_a_call=50,
             mixing="linear",
         )
-        found[n] = time_calls(lambda flow=flow: flow.train(50), seconds=1.0 if quick else 6.0).as_row(50 * n)
+        found[n] = time_calls(lambda flow=flow: flow.train(50), seconds=6.0).as_row(50 * n)
     together = found[N_RESTARTS]
     return together | {
         "n_restarts": N_RESTARTS, "alone_cpu_ms": found[1]["cpu_ms"], "alone_wall_ms": found[1]["wall_ms"],

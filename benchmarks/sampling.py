@@ -27,7 +27,7 @@ from shape import ARM, arm_rows
 
 Y_STAR = np.array([[0.2, -0.3]])
 SPARSE = "a tenth of the weights"
-QUICK_FLOWS = ("isr cISR", "isr cINN", "FrEIA cINN", "FlowJAX coupling", "sbi MAF")
+QUICK_FLOWS = ("isr cISR", "FrEIA cINN", "FlowJAX coupling", "sbi MAF")
 C_LOOP = """
 void benchmark_log_prob(size_t n, const double *x, const double *y, double *out)
 {

@@ -4,11 +4,11 @@
 
 Problems: the planar arm (Err_post, the squared maximum mean discrepancy from exact posterior draws, and Err_resim),
 two moons and the Gaussian mixture (C2ST, the accuracy of a classifier that tells draws from exact ones; 0.5 is
-perfect). Time is processor time on one core, building and compilation included: on a quiet core that is wall time,
-and on a busy one it still is fair. Every budget is a training of its own, with Adam from 2e-3 down to zero by a
-cosine over the budget, 100 rows a step out of 100,000, fresh noise in y where a library leaves it to the user (the
-rows hold it already). ``BayesFlow`` and ``sbi`` train their default networks, sbi's by the same loop, BayesFlow's
-by its own.
+perfect). Time is processor time on one core, building and compilation included, imports not: on a quiet core that
+is wall time, and on a busy one it still is fair. Every budget is a training of its own, with Adam from 2e-3 down to
+zero by a cosine over the budget, 100 rows a step out of 100,000, fresh noise in y where a library leaves it to the
+user (the rows hold it already). ``BayesFlow`` and ``sbi`` train their default networks, sbi's by the same loop,
+BayesFlow's by its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -56,11 +57,10 @@ def measure(problem: str, flow: str, budget: float, *, quick: bool, seed: int) -
     x, y = rows(problem, 20_000 if quick else 100_000, seed)
     scales = [(v.mean(axis=0), v.std(axis=0)) for v in (x, y)]
     x_rows, y_rows = (((v - m) / s).astype(np.float32) for v, (m, s) in zip((x, y), scales, strict=True))
+    module = import_module(f"peers.{'bayesflow_flows' if flow == 'BayesFlow' else FLOWS[flow].module}")
     clock = Clock(budget)
     if flow == "BayesFlow":
-        from peers.bayesflow_flows import train
-
-        sample, n_steps, n_parameters = train(x_rows, y_rows, clock, seed=seed)
+        sample, n_steps, n_parameters = module.train(x_rows, y_rows, clock, seed=seed)
     else:
         sample, n_steps, n_parameters = train_flow(flow, x_rows, y_rows, clock, seed=seed)
 

@@ -10,6 +10,9 @@ import numpy as np
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
+import bayesflow as bf
+import keras
+
 BATCH = 100
 FAR_MORE_EPOCHS = 1000
 
@@ -25,8 +28,6 @@ def train(
         clock: Tells what is ``spent`` of its ``budget`` and the learning ``rate`` that is due.
         seed: Of weights and batches.
     """
-    import bayesflow as bf
-    import keras
 
     class Stop(keras.callbacks.Callback):
         n_steps = 0

@@ -52,6 +52,7 @@ def pyoperon(
     """pyoperon with local search of constants; the model is chosen by description length, its default."""
     from pyoperon.sklearn import SymbolicRegressor
 
+    x, y = np.array(x), np.array(y)  # its binding takes no read-only arrays
     model = SymbolicRegressor(
         allowed_symbols="add,sub,mul,div,exp,log,sin,cos,sqrt,square,constant,variable",
         optimizer_iterations=5, max_length=30, random_state=seed, n_threads=1,

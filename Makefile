@@ -11,7 +11,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format docs bench has-benchmarks fuzz soak oldest newest audit clean system-packages
+.PHONY: help demo test test-slow lint format docs bench fuzz soak oldest newest audit clean system-packages
 
 help:
 	@echo "make demo       learn an arm backwards, judge its posterior and leave a page to play with"
@@ -20,7 +20,7 @@ help:
 	@echo "make lint       ruff, pyright and codespell"
 	@echo "make format     let ruff rewrite the code"
 	@echo "make docs       build the documentation into site/"
-	@echo "make bench      run every benchmark in its quick form"
+	@echo "make bench      measure isr beside its peers in quick form; page in build/benchmarks"
 	@echo "make fuzz       try 100,000 hostile inputs with fresh seeds; minutes to an hour"
 	@echo "make soak       fit, sample, save, load and report in a loop for two hours (MINUTES=120) and watch memory"
 	@echo "make oldest     run the tests with the oldest versions of everything that pyproject.toml allows"
@@ -51,11 +51,9 @@ docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
-bench: has-benchmarks $(BENCH_READY)
-	@for script in $(BENCHMARKS); do \
-		echo "$$script --quick"; $(BENCH_VENV)/bin/python $$script --quick || exit 1; \
-	done
+BENCH_OUT ?= build/benchmarks
+bench: $(BENCH_READY)
+	$(BENCH_VENV)/bin/python -m isr.cli bench --quick --out $(BENCH_OUT)
 
 FUZZ_EXAMPLES ?= 20000
 fuzz: $(READY)
@@ -75,9 +73,6 @@ audit: $(READY)
 	$(BIN)/python scripts/licences.py
 	@if $(BIN)/python -c "import pip_audit" 2>/dev/null; then $(BIN)/python -m pip_audit --skip-editable; \
 	else echo "pip-audit is not installed: pip install pip-audit to look for known vulnerabilities"; fi
-
-has-benchmarks:
-	@[ -n "$(BENCHMARKS)" ] || { echo "error: there is no script in benchmarks/ to run" >&2; exit 2; }
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) site build dist .pytest_cache .ruff_cache .hypothesis

@@ -80,8 +80,8 @@ def main() -> None:
 def first_call_seconds(fresh: bool) -> float:
     """Return how long the first pressures take in a new process."""
     program = (
-        "import time; from isr.problems.geoacoustics import FREQUENCIES, pressure, swellex96; t = time.perf_counter();"
-        "pressure(swellex96(), FREQUENCIES, n_jobs=1); print(time.perf_counter() - t)"
+        "import time; from isr.problems.geoacoustics import FREQUENCIES, pressure, swellex96; t = "
+        "time.perf_counter();pressure(swellex96(), FREQUENCIES, n_jobs=1); print(time.perf_counter() - t)"
     )
     with tempfile.TemporaryDirectory() as cache:
         settings = os.environ | ({"NUMBA_CACHE_DIR": cache} if fresh else {})

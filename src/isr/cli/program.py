@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from isr import __version__
-from isr.cli import draw, experiments, export, fit, predict, report, show
+from isr.cli import bench, draw, experiments, export, fit, predict, report, show
 from isr.cli.exits import CHECK_FAILED, FAULT, FIT_FAILED, INTERRUPTED, WRONG_INPUT, CheckFailedError
 
 EXITS = (
@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 for command in (
     fit.fit, show.show, draw.posterior, draw.sample, predict.predict, show.check, export.export, report.report,
-    experiments.demo, experiments.reproduce,
+    experiments.demo, experiments.reproduce, bench.bench,
 ):  # fmt: skip
     app.command()(command)
 

@@ -1,0 +1,111 @@
+"""How time and memory grow with rows, variables and blocks.
+
+    python benchmarks/growth.py [--quick] [--out rows.jsonl]
+
+Each case trains a cISR in a process of its own for a fixed number of steps of 100 rows and tells the time of a
+step, the time to compile, the time to prepare the data and the peak of memory. ``rows`` reads a Parquet file of 10⁴
+to 10⁷ rows of the arm through `isr.ConditionalISR.fit`, the way a user would; ``variables`` (2 to 64, a tenth of
+them observed) and ``blocks`` (1 to 32) run the training program itself. Exponents are fitted on the page.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from harness import Case, Row, main, time_calls
+from isr.problems import kinematics
+from peers.ours import OurFlow
+from shape import Shape
+
+GRID = {
+    "rows": (10_000, 100_000, 1_000_000, 10_000_000),
+    "variables": (2, 4, 8, 16, 32, 64),
+    "blocks": (1, 2, 4, 8, 16, 32),
+}
+QUICK_GRID = {"rows": (10_000,), "blocks": (1, 4)}
+N_STEPS = 2000
+
+
+def cases(quick: bool) -> list[Case]:
+    """Return every size."""
+    grid = QUICK_GRID if quick else GRID
+    return [Case({"along": along, "size": size}) for along, sizes in grid.items() for size in sizes]
+
+
+def measure(along: str, size: int, *, quick: bool, seed: int) -> Iterator[Row]:
+    """Yield time and memory of one size."""
+    if along == "rows":
+        yield fit_row(size, quick=quick, seed=seed)
+        return
+    shape = Shape(dim=4, condition_dim=2, n_blocks=2, n_layers=2)
+    if along == "variables":
+        shape = Shape(dim=size, condition_dim=max(1, size // 10), n_blocks=2, n_layers=2)
+    else:
+        shape = Shape(dim=4, condition_dim=2, n_blocks=size, n_layers=2)
+    rng = np.random.default_rng(seed)
+    x, y = (rng.normal(size=(5000, n)).astype(np.float32) for n in (shape.dim, shape.condition_dim))
+    before = peak_megabytes()
+    flow = OurFlow(shape, x, y, batch_size=100, seed=seed, subnet="eql", mixing="linear", steps_a_call=50)
+    timing = time_calls(lambda: flow.train(50), seconds=0.5 if quick else 3.0)
+    yield timing.as_row(50) | {
+        "n_parameters": flow.n_parameters, "peak_mb": peak_megabytes(), "peak_mb_before": before,
+    }  # fmt: skip
+
+
+def fit_row(n: int, *, quick: bool, seed: int) -> Row:
+    """Return what a fit of so many rows from a Parquet file takes."""
+    import pandas as pd
+
+    from isr import ConditionalISR
+    from isr.estimators.settings import Effort
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "arm.parquet"
+        write_parquet(path, n, seed)
+        before = peak_megabytes()
+        wall, cpu = time.perf_counter(), time.process_time()
+        frame = pd.read_parquet(path)
+        x, y = frame[list(kinematics.X_NAMES)], frame[list(kinematics.Y_NAMES)]
+        read = time.process_time() - cpu
+        ConditionalISR(
+            2, 2, n_restarts=1, penalty=None, noise=0.0, verbose=False, random_state=seed,
+            effort=Effort(500 if quick else N_STEPS, 0, 0),
+        ).fit(x, y)  # fmt: skip
+    return {
+        "fit_seconds": time.perf_counter() - wall, "fit_cpu_seconds": time.process_time() - cpu,
+        "read_cpu_seconds": read, "peak_mb": peak_megabytes(), "peak_mb_before": before,
+        "data_mb": n * (len(kinematics.X_NAMES) + len(kinematics.Y_NAMES)) * 8 / 1e6,
+    }  # fmt: skip
+
+
+def write_parquet(path: Path, n: int, seed: int, *, chunk: int = 500_000) -> None:
+    """Write rows of the arm in pieces, so that writing them takes little memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer = None
+    for start in range(0, n, chunk):
+        x, y = kinematics.sample(min(chunk, n - start), random_state=seed + start)
+        names = [*kinematics.X_NAMES, *kinematics.Y_NAMES]
+        table = pa.table(dict(zip(names, [*x.T, *y.T], strict=True)))
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+def peak_megabytes() -> float:
+    """Return the largest resident memory this process has had."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+if __name__ == "__main__":
+    main("growth", cases, measure)

@@ -1,0 +1,325 @@
+"""The sections of the page of benchmarks: for each a sentence, tables from its rows, and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import figures
+from targets import matching, number
+
+Row = dict[str, Any]
+
+
+class Section(NamedTuple):
+    """A part of the page.
+
+    Args:
+        title: Heading.
+        benchmarks: Whose rows it shows.
+        text: What is measured, in a few sentences.
+        body: Makes the tables.
+        draw: Draws the figure and says whether there was anything to draw; None for none.
+    """
+
+    title: str
+    benchmarks: tuple[str, ...]
+    text: str
+    body: Callable[[list[Row]], str]
+    draw: Callable[[list[Row], Path], bool] | None = None
+
+
+def table(heads: Iterable[str], lines: Iterable[Sequence[Any]]) -> str:
+    """Return a Markdown table; numbers with three digits, None as an empty cell."""
+    heads = list(heads)
+    written = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join([*written, *(f"| {' | '.join(_cell(value) for value in line)} |" for line in lines)])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
+    return str(value).replace("|", "\\|")
+
+
+def outrun(times: dict[str, float | None], ours: str, what: str) -> str:
+    """Return a sentence naming the flows that are faster than ``ours``, so that no loss hides in a table."""
+    own = times.get(ours)
+    faster = [
+        f"{name} ({t:.3g} against {own:.3g})"
+        for name, t in times.items()
+        if own is not None and t is not None and t < own and not name.startswith("isr")
+    ]
+    return f"Faster than {ours} in {what}: {', '.join(faster)}." if faster else ""
+
+
+def training(rows: list[Row]) -> str:
+    """Steps by flow, with isr's advantage; compilation; whole fits."""
+    lines: list[list[Any]] = []
+    steps = matching(rows, part="step")
+    for name, variant, cores in dict.fromkeys((r["flow"], r.get("variant"), r["cores"]) for r in steps):
+        mine = matching(steps, flow=name, variant=variant, cores=cores)
+        times = [number(mine, "cpu_ms_best", batch_size=batch) for batch in (100, 1000)]
+        ours = [
+            number(steps, "cpu_ms_best", flow="isr cISR", variant=None, cores=cores, batch_size=b)
+            for b in (100, 1000)
+        ]
+        ratios = [None if t is None or o is None else t / o for t, o in zip(times, ours, strict=True)]
+        label = name if variant is None else f"{name}, {variant}"
+        compiled = max((r["compile_cpu_seconds"] for r in mine if "compile_cpu_seconds" in r), default=None)
+        lines.append(
+            [label, cores, mine[0]["n_parameters"], times[0], ratios[0], times[1], ratios[1], compiled]
+        )
+    heads = ["flow", "cores", "parameters", "ms a step, batch 100", "over isr's cISR", "ms a step, batch 1,000",
+             "over isr's cISR", "s to compile"]  # fmt: skip
+    parts = [table(heads, sorted(lines, key=lambda line: (line[1], line[3] or np.inf)))]
+    for own in ("isr cISR", "isr cINN"):
+        for column, batch in ((3, "100"), (5, "1,000")):
+            alone = {line[0]: line[column] for line in lines if line[1] == 1}
+            parts.append(outrun(alone, own, f"steps of {batch} rows, ms"))
+    compiled = matching(rows, part="compile")
+    if compiled:
+        parts.append(
+            "First call of isr's training program, backward term included, in a new process: "
+            + "; ".join(f"{r['mixing']}, cache {r['cache']}: {r['compile_cpu_seconds']:.1f} s" for r in compiled) + "."
+        )  # fmt: skip
+    fits = matching(rows, part="fit")
+    if fits:
+        heads = ["whole fit", "rows", "epochs", "s, compilation included", "held-out loss (nats)"]
+        parts.append(
+            table(
+                heads,
+                [
+                    [r["flow"], r["n_rows"], r["n_epochs"], r["fit_cpu_seconds"], r["held_out_nats"]]
+                    for r in fits
+                ],
+            )
+        )
+    return "\n\n".join(part for part in parts if part)
+
+
+def limit(rows: list[Row]) -> str:
+    """The bound, its parts, and the measured step."""
+    heads = ["flow", "batch", "arithmetic (ms)", "functions (ms)", "optimiser (ms)", "bound (ms)", "measured (ms)",
+             "times the bound", "kernels a step", "peak (GFLOP/s)"]  # fmt: skip
+    fields = ("flow", "batch_size", "arithmetic_ms", "functions_ms", "optimiser_ms", "bound_ms", "cpu_ms_best",
+              "times_bound", "n_kernels", "gemm_gflops")  # fmt: skip
+    return table(heads, [[r[f] for f in fields] for r in matching(rows)])
+
+
+def restarts(rows: list[Row]) -> str:
+    """Steps and fits, alone and together."""
+    steps = [
+        [r["model"], r["cores"], r["alone_cpu_ms"], r["cpu_ms"], r["times_faster"]]
+        for r in matching(rows, part="steps")
+    ]
+    fits = [
+        [r["model"], r["cores"], 32 * r["alone_cpu_seconds"], r["together_cpu_seconds"], r["times_faster"]]
+        for r in matching(rows, part="fits")
+    ]
+    heads = ["model", "cores", "ms a step, alone", "ms a step and restart, 32 together", "times faster"]
+    whole = ["model", "cores", "s for 32 fits, one by one", "s for one fit of 32", "times faster"]
+    return "\n\n".join(table(h, lines) for h, lines in ((heads, steps), (whole, fits)) if lines)
+
+
+def sampling(rows: list[Row]) -> str:
+    """Draws and densities a million."""
+    lines: list[list[Any]] = []
+    for name, cores in dict.fromkeys((r["flow"], r["cores"]) for r in matching(rows)):
+        mine = matching(rows, flow=name, cores=cores)
+        times = [number(mine, "million_cpu_seconds", what=what) for what in ("sample", "log_prob")]
+        lines.append([name, cores, mine[0]["n_parameters"], *times])
+    heads = ["flow", "cores", "parameters", "s for a million draws", "s for a million log-densities"]
+    parts = [table(heads, sorted(lines, key=lambda line: (line[1], line[3] or np.inf)))]
+    for own in ("isr cISR", "isr cINN"):
+        for column, what in ((3, "draws"), (4, "log-densities")):
+            alone = {line[0]: line[column] for line in lines if line[1] == 1}
+            parts.append(outrun(alone, own, f"a million {what}, s"))
+    return "\n\n".join(part for part in parts if part)
+
+
+def equal_time(rows: list[Row]) -> str:
+    """Errors by problem, budget and flow."""
+    parts = []
+    for problem in dict.fromkeys(r["problem"] for r in matching(rows)):
+        mine = matching(rows, problem=problem)
+        errors = ["err_post", "err_resim"] if problem == "arm" else ["c2st"]
+        lines = [
+            [r["budget"], r["flow"], r["n_parameters"], r["n_steps"], *(r[e] for e in errors)]
+            for r in sorted(mine, key=lambda r: (r["budget"], r[errors[0]]))
+        ]
+        names = {"err_post": "Err_post", "err_resim": "Err_resim", "c2st": "C2ST (0.5 is perfect)"}
+        heads = ["seconds", "flow", "parameters", "steps", *(names[e] for e in errors)]
+        parts.append(f"**{problem.replace('_', ' ')}**\n\n{table(heads, lines)}")
+    return "\n\n".join(parts)
+
+
+def symbolic(rows: list[Row]) -> str:
+    """How often each method was exact, and its errors and times."""
+    lines = []
+    tried = [r for r in rows if "formula" in r]
+    for family, method in dict.fromkeys((r["family"], r["method"]) for r in tried):
+        mine = [r for r in tried if (r["family"], r["method"]) == (family, method)]
+        fine = matching(mine)
+        median = {
+            f: float(np.median([r[f] for r in fine])) if fine else None
+            for f in ("error", "fit_cpu_seconds", "n_operations")
+        }
+        exact = f"{sum(r['exact'] for r in fine)} of {len(mine)}"
+        lines.append(
+            [family, method, exact, median["error"], median["n_operations"], median["fit_cpu_seconds"]]
+        )
+    heads = ["formulas", "method", "exact", "median error", "median operations", "median s a formula"]
+    names = sorted({(r["family"], r["formula"]) for r in tried})
+    methods = list(dict.fromkeys(r["method"] for r in tried))
+
+    def verdict(family: str, formula: str, method: str) -> str:
+        found = [r for r in tried if (r["family"], r["formula"], r["method"]) == (family, formula, method)]
+        if not found:
+            return ""
+        return (
+            "failed"
+            if "failure" in found[-1]
+            else "exact"
+            if found[-1]["exact"]
+            else f"{found[-1]['error']:.1e}"
+        )
+
+    each = [[formula, *(verdict(family, formula, m) for m in methods)] for family, formula in names]
+    return f"{table(heads, lines)}\n\nEach formula, with the error where it is not exact:\n\n" + table(
+        ["formula", *methods], each
+    )
+
+
+def posthoc(rows: list[Row]) -> str:
+    """Errors before and after the functions of a network are replaced by equations."""
+    heads = ["equations", "KL as a network", "KL of the equations", "operations", "s"]
+    fields = ("method", "kl_before", "kl", "n_operations", "fit_cpu_seconds")
+    return table(heads, [[r.get(f) for f in fields] for r in matching(rows)])
+
+
+def growth(rows: list[Row]) -> str:
+    """Sizes, times and memory, with fitted exponents."""
+    parts = []
+    for along in dict.fromkeys(r["along"] for r in matching(rows)):
+        mine = sorted(matching(rows, along=along), key=lambda r: r["size"])
+        time = "fit_cpu_seconds" if along == "rows" else "cpu_ms"
+        unit = "s a fit" if along == "rows" else "ms a step"
+        lines = [
+            [r["size"], r[time], r.get("compile_cpu_seconds"), r["peak_mb"], r.get("data_mb")] for r in mine
+        ]
+        parts.append(table([along, unit, "s to compile", "peak memory (MB)", "data (MB)"], lines))
+        if len(mine) > 1:
+            slope = np.polyfit(np.log([r["size"] for r in mine]), np.log([r[time] for r in mine]), 1)[0]
+            parts.append(f"Time grows as {along} to the power {slope:.2f} over this range.")
+    return "\n\n".join(parts)
+
+
+def normal_modes(rows: list[Row]) -> str:
+    """Accuracy and rate of the engine, with KRAKEN's beside it."""
+    rates = [
+        ["isr", r["threads"], r["environments"], r["cpu_ms_per_environment"], r["times_kraken_per_core"]]
+        for r in matching(rows, measure="rate")
+    ]
+    kraken = [
+        [f"KRAKEN, {'measured here' if 'wall_ms_per_environment' in r else 'as measured with the reference'}", 1, None,
+         r.get("wall_ms_per_environment", r["assumed_cpu_ms_per_environment"]), 1.0]
+        for r in matching(rows, measure="baseline")
+    ]  # fmt: skip
+    accuracy = [
+        [r["mesh"], r["worst_error_against_kraken"], r["worst_error_against_fine_mesh"]]
+        for r in matching(rows, measure="accuracy")
+    ]
+    parts = [
+        table(["engine", "threads", "environments", "ms of CPU each", "times KRAKEN a core"], rates + kraken)
+    ]
+    if accuracy:
+        parts.append(table(["mesh", "worst error against KRAKEN", "against a fine mesh"], accuracy))
+    return "\n\n".join(parts)
+
+
+def explorer(rows: list[Row]) -> str:
+    """The work of one frame of the live explorer."""
+    lines = [
+        [
+            r.get("model"),
+            r.get("n_constants"),
+            r.get("draw_ms_best"),
+            r.get("paint_ms_best"),
+            r.get("jax_draw_ms"),
+        ]
+        for r in matching(rows)
+    ]
+    return table(["model", "constants", "draw, best (ms)", "paint, best (ms)", "JAX draws (ms)"], lines)
+
+
+SECTIONS = (
+    Section(
+        "Training step", ("training_step",),
+        "The planar arm, 4 variables given 2: six two-sided affine couplings, three hidden layers, single "
+        "precision, Adam, the likelihood's gradient. cISR has the paper's library of functions, cINN networks of "
+        "width 32. PyTorch eager is the same architecture written in the plain way, a network for each log-scale "
+        "and shift. FrEIA, zuko, nflows and FlowJAX let one network give both, which halves their parameters. "
+        "normflows' affine couplings take no condition; its conditional masked autoregression stands in.",
+        training, figures.steps,
+    ),
+    Section(
+        "Distance to the machine's limit", ("machine_limit",),
+        "The bound is the step's arithmetic at the speed of a large matrix product on one core, plus its "
+        "transcendental functions and Adam's sweep at the speed of long loops. What is above it goes into the "
+        "many kernels of a step: products with fewer than ten rows and columns do not reach the speed of large "
+        "ones.",
+        limit,
+    ),
+    Section(
+        "Restarts", ("restarts",),
+        "Thirty-two restarts in one program beside one after another.", restarts,
+    ),
+    Section(
+        "Sampling and density", ("sampling",),
+        "For one observation. isr's `sample` and `log_prob`, and the C code it writes, work in double precision, the "
+        "others in single; one row shows isr in single precision.",
+        sampling, figures.sampling,
+    ),
+    Section(
+        "Error at equal time", ("equal_time",),
+        "Every flow trains for the same processor time on one core, compilation included, on the same rows, and "
+        "is judged by exact posterior draws.",
+        equal_time, figures.errors,
+    ),
+    Section(
+        "Symbolic regression", ("symbolic",),
+        "Exact means every term with its constants within 2 %, and nothing else. The error is root mean square on"
+        " a wider range than was seen, relative to the spread there.",
+        symbolic,
+    ),
+    Section(
+        "Equations trained, or fitted afterwards",
+        ("posthoc",),
+        "The Banana, one block: `isr.SymbolicFlow` beside the same flow of networks whose functions are then replaced "
+        "by equations that pyoperon finds, in the same time.",
+        posthoc,
+    ),
+    Section(
+        "Growth", ("growth",),
+        "`rows`: a fit of 2,000 steps (500 in quick form) from a Parquet file through `isr.ConditionalISR`; "
+        "`variables` and `blocks`: the training step. All rows are held in memory, so the peak grows with them: "
+        "rows that do not fit into memory cannot be trained on yet.",
+        growth, figures.growth,
+    ),
+    Section(
+        "Normal modes", ("normal_modes",),
+        "Pressures of SWellEx-96, seven frequencies an environment; see [geoacoustics](geoacoustics.md).", normal_modes,
+    ),
+    Section(
+        "The report's explorer", ("report_explorer",),
+        "One frame of the live explorer in a browser; see [the report](report.md).", explorer,
+    ),
+)  # fmt: skip

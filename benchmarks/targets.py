@@ -1,0 +1,124 @@
+"""What isr aims at beside its peers, what was measured, and why where it falls short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One claim about a number.
+
+    Args:
+        claim: What is compared with what.
+        goal: The number to reach.
+        value: Takes the rows of all benchmarks and gives the number, or None where it was not measured.
+        reason: Why it is missed, where it is; shown only then.
+        at_most: Whether the number is to stay below the goal instead of above.
+        unit: Of the number.
+    """
+
+    claim: str
+    goal: float
+    value: Callable[[list[Row]], float | None]
+    reason: str
+    at_most: bool = False
+    unit: str = "×"
+
+    def judged(self, rows: list[Row]) -> tuple[str, str, str]:
+        """Return goal, measured number and verdict as text."""
+        found = self.value(rows)
+        goal = f"{'≤' if self.at_most else '≥'} {self.goal:g} {self.unit}"
+        if found is None:
+            return goal, "", "not measured"
+        holds = found <= self.goal if self.at_most else found >= self.goal
+        return goal, f"{found:.3g} {self.unit}", "holds" if holds else f"**falls short**: {self.reason}"
+
+
+def matching(rows: Iterable[Row], **fields: Any) -> list[Row]:
+    """Return the rows that hold these values and did not fail; a field that a row lacks counts as None."""
+    return [
+        row for row in rows if "failure" not in row and all(row.get(name) == v for name, v in fields.items())
+    ]
+
+
+def number(rows: Iterable[Row], field: str, **fields: Any) -> float | None:
+    """Return a number of the last matching row."""
+    found = [row[field] for row in matching(rows, **fields) if row.get(field) is not None]
+    return float(found[-1]) if found else None
+
+
+def step_ratio(peer: str, ours: str = "isr cISR", *, batch: int = 100) -> Callable[[list[Row]], float | None]:
+    """Return how many times faster isr's step is, one core, least processor time."""
+
+    def value(rows: list[Row]) -> float | None:
+        common = {
+            "benchmark": "training_step",
+            "part": "step",
+            "cores": 1,
+            "batch_size": batch,
+            "variant": None,
+        }
+        return _ratio(*(number(rows, "cpu_ms_best", flow=name, **common) for name in (peer, ours)))
+
+    return value
+
+
+def fit_ratio(rows: list[Row]) -> float | None:
+    """Return how many times faster isr's whole fit is than FlowJAX's."""
+    common = {"benchmark": "training_step", "part": "fit", "n_epochs": 10}
+    names = ("FlowJAX coupling", "isr cISR")
+    return _ratio(*(number(rows, "fit_cpu_seconds", flow=name, **common) for name in names))
+
+
+def sampling_ratio(peer: str, what: str, ours: str = "isr cISR") -> Callable[[list[Row]], float | None]:
+    """Return how many times faster isr draws or gives densities."""
+
+    def value(rows: list[Row]) -> float | None:
+        common = {"benchmark": "sampling", "what": what, "cores": 1}
+        return _ratio(*(number(rows, "million_cpu_seconds", flow=name, **common) for name in (peer, ours)))
+
+    return value
+
+
+def _ratio(peer: float | None, ours: float | None) -> float | None:
+    return None if peer is None or ours is None else peer / ours
+
+
+MANY_KERNELS = "a step is hundreds of small kernels, see *Distance to the machine's limit*"
+LARGE_BATCHES = (
+    "over many rows the overhead of Python vanishes and arithmetic counts, which isr does in double precision; see its "
+    "row in single"
+)
+
+TARGETS = (
+    Target("training step, batch 100, cISR against the same in PyTorch eager", 50,
+           step_ratio("PyTorch eager cISR"), MANY_KERNELS),
+    Target("training step, batch 100, cISR against FrEIA's cINN", 20, step_ratio("FrEIA cINN"), MANY_KERNELS),
+    Target("training step, batch 100, cISR against FlowJAX's coupling flow", 6, step_ratio("FlowJAX coupling"),
+           MANY_KERNELS),
+    Target("whole fit, compilation included, 10 epochs of 100,000 rows, against FlowJAX", 5, fit_ratio, MANY_KERNELS),
+    Target("first compilation of the training program", 5,
+           lambda rows: number(rows, "compile_cpu_seconds", benchmark="training_step", cache="empty", mixing="linear"),
+           "XLA compiles each distinct block, forward and backward; the backward term adds the inverse",
+           at_most=True, unit="s"),
+    Target("the same from isr's cache, in a new process", 5,
+           lambda rows: number(rows, "compile_cpu_seconds", benchmark="training_step", cache="filled", mixing="linear"),
+           "tracing, which is not cached, and reading the program", at_most=True, unit="s"),
+    Target("cISR step, batch 1,000, against its arithmetic bound", 5,
+           lambda rows: number(rows, "times_bound", benchmark="machine_limit", flow="isr cISR", batch_size=1000),
+           MANY_KERNELS, at_most=True),
+    Target("32 restarts in one program against one after another: whole fits", 4,
+           lambda rows: number(rows, "times_faster", benchmark="restarts", part="fits"),
+           "arithmetic is the same; only the start of kernels and compilation are shared"),
+    Target("a million draws against FrEIA", 10, sampling_ratio("FrEIA cINN", "sample"), LARGE_BATCHES),
+    Target("a million draws against FlowJAX", 2, sampling_ratio("FlowJAX coupling", "sample"), LARGE_BATCHES),
+    Target("a million draws against sbi", 10, sampling_ratio("sbi MAF", "sample"), LARGE_BATCHES),
+    Target("a million log-densities against FrEIA", 10, sampling_ratio("FrEIA cINN", "log_prob"), LARGE_BATCHES),
+    Target("a million log-densities against FlowJAX", 2, sampling_ratio("FlowJAX coupling", "log_prob"), LARGE_BATCHES),
+    Target("a million log-densities against sbi", 10, sampling_ratio("sbi MAF", "log_prob"), LARGE_BATCHES),
+)  # fmt: skip

@@ -35,7 +35,13 @@ COMMON: dict[str, Any] = {
     "verbose": False,
 }  # fmt: skip
 ARRAY = {**COMMON, "n_blocks": 4, "n_layers": 2, "n_features": 16, "backward": 0.0}
-REFINED = {**COMMON, "n_blocks": 2, "n_layers": 1, "n_features": 8, "backward": 0.0}
+ONE_OBSERVATION = {**COMMON, "n_blocks": 2, "n_layers": 1, "backward": 0.0}
+# In the last box pressures are nearly linear in the parameters: as many weighted sums of them as there are parameters
+# tell as much as a network does, and can be read.
+REFINED: dict[str, dict[str, Any]] = {
+    "refined": {**ONE_OBSERVATION, "n_features": 8},
+    "refined linear": {**ONE_OBSERVATION, "condenser": "linear"},
+}
 MODELS: dict[str, tuple[type[InverseModel], dict[str, Any]]] = {
     "INN": (ISR, {"subnet": "mlp"}),
     "cINN": (ConditionalISR, {"subnet": "mlp"}),
@@ -91,7 +97,7 @@ QUICK = Size(
 )  # fmt: skip
 N_DRAWS = 1000
 ROUNDS = 4
-STAGES = (*MODELS, "array", "refined")
+STAGES = (*MODELS, "array", *REFINED)
 
 
 def run(
@@ -108,7 +114,7 @@ def run(
     Args:
         out: Folder.
         task: 1 (water depth, sediment speed) or 2 (also tilt and sediment thickness).
-        names: Which stages: models of one hydrophone, ``"array"`` and ``"refined"``.
+        names: Which stages: models of one hydrophone, ``"array"``, ``"refined"`` and ``"refined linear"``.
         seeds: Which seeds.
         quick: A small set and short training: for a look, not for the record.
         say: Told of every stage.
@@ -152,7 +158,7 @@ class Experiment:
 
     def stage(self, name: str) -> dict[str, Any]:
         """Train, judge and keep the draws of one stage; return its row."""
-        make = {"array": self._array, "refined": self._refined}.get(name, self._hydrophone)
+        make = self._array if name == "array" else self._refined if name in REFINED else self._hydrophone
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OutOfDistributionWarning)
             row, draws = make(name)
@@ -276,8 +282,8 @@ class Experiment:
     def _refined(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         truths = self.truths()
         y_star = tasks.array_rows(self.observed[None])[0]
-        fits = [self._refined_once(i, y) for i, y in enumerate((*truths.array_rows, y_star))]
-        draws = {"refined": fits[-1]["draws"], "exact": truths.at_truth}
+        fits = [self._refined_once(name, i, y) for i, y in enumerate((*truths.array_rows, y_star))]
+        draws = {name: fits[-1]["draws"], "exact": truths.at_truth}
         return {
             "scope": "array", "seconds": float(np.mean([fit["seconds"] for fit in fits])),
             **_judged(np.stack([fit["draws"] for fit in fits[:-1]]), truths),
@@ -286,25 +292,27 @@ class Experiment:
             "estimates": {key: self._estimate(value) for key, value in draws.items()},
         }, draws  # fmt: skip
 
-    def _refined_once(self, i: int, y: np.ndarray) -> dict[str, np.ndarray]:
+    def _refined_once(self, name: str, i: int, y: np.ndarray) -> dict[str, np.ndarray]:
         """Return draws and costs of the i-th observation's model, trained once and kept: each takes a minute or two."""
-        path = self.folder / f"refined-{i}-seed-{self.seed}.npz"
+        stem = name.replace(" ", "-")
+        path = self.folder / f"{stem}-{i}-seed-{self.seed}.npz"
         if not path.exists():
             begun = time.perf_counter()
-            fit = self._refine(y)
+            fit = self._refine(name, y)
             kept = {
                 "draws": fit.posterior(y).sample(N_DRAWS, 1), "rounds": np.array(len(fit.rounds_)),
                 "simulated": np.array(fit.n_simulated_), "seconds": np.array(time.perf_counter() - begun),
             }  # fmt: skip
             size = {k: np.array(v) for k, v in _size(fit).items() if k != "status"}
-            fit.save(self.folder / "refined.isr")
+            fit.save(self.folder / f"{stem}.isr")
             write_arrays(path, kept | size)
         with np.load(path) as found:
             return dict(found)
 
-    def _refine(self, y: np.ndarray) -> ConditionalISR:
+    def _refine(self, name: str, y: np.ndarray) -> ConditionalISR:
         """Return a model for one observation, in truncated rounds."""
-        model = ConditionalISR(noise=self.noise, effort=self.size.refined, random_state=self.seed, **REFINED)
+        options = {"n_features": self.n_parameters, **REFINED[name]}
+        model = ConditionalISR(noise=self.noise, effort=self.size.refined, random_state=self.seed, **options)
         return model.fit_simulator(
             tasks.prior_ranges(self.task), tasks.simulate_array, self.size.n_refined, y_star=y, rounds=ROUNDS
         )

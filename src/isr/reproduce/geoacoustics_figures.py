@@ -15,6 +15,7 @@ LABELS = {
     "sediment_thickness_m": "sediment thickness (m)",
 }  # fmt: skip
 HYDROPHONE_MODELS = ("INN", "cINN", "ISR", "cISR")
+ARRAY_STAGES = {"array": "amortised", "refined": "refined", "refined linear": "refined, linear features"}
 
 
 def draw_figures(folder: Path, task: int, out: Path) -> None:
@@ -32,11 +33,13 @@ def draw_figures(folder: Path, task: int, out: Path) -> None:
         f"{name}, product of hydrophones": kept[name]["product"] for name in ("cINN", "cISR") if name in kept
     }
     array = {
-        f"cISR, array, {name}": kept[stage][stage]
-        for stage, name in (("array", "amortised"), ("refined", "refined"))
-        if stage in kept
+        f"cISR, array, {name}": kept[stage][stage] for stage, name in ARRAY_STAGES.items() if stage in kept
     }
-    exact = {"exact, array": kept["array" if "array" in kept else "refined"]["exact"]} if array else {}
+    exact = (
+        {"exact, array": next(kept[stage]["exact"] for stage in ARRAY_STAGES if stage in kept)}
+        if array
+        else {}
+    )
     if array:
         _marginals(
             {**together, **array, **exact}, task, out / f"geoacoustics-task-{task}-array.png", whole=False

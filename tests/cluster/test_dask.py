@@ -162,14 +162,14 @@ def test_a_worker_killed_in_the_middle_of_training_loses_nothing(client, tmp_pat
 def test_a_worker_that_comes_late_is_used(distributed):
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
         first = processes(client)
-        timer = after(0.5, lambda: cluster.scale(2))
+        timer = after(0.5, lambda: cluster.scale(3))
         with joblib.parallel_config("dask"):
-            found = simulate(PRIOR, make_waves(0.1), 2000, chunk_size=10)
+            found = simulate(PRIOR, make_waves(0.1), 4000, chunk_size=10)
         timer.join()
         used = set(found.y[:, 2].astype(int))
         assert first < used

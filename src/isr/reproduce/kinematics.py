@@ -233,7 +233,9 @@ def figure(out: Path, *, n: int = 1000) -> None:
     import matplotlib.pyplot as plt
 
     names = [name for name in MODELS if _file(out, name).exists()]
-    fig, axes = plt.subplots(1, 1 + len(names), figsize=(3.1 * (1 + len(names)), 3.3), squeeze=False)
+    fig, axes = plt.subplots(
+        1, 1 + len(names), figsize=(3.1 * (1 + len(names)), 3.5), squeeze=False, layout="constrained"
+    )
     truth = arm.sample_by_rejection(arm.TARGET, n, threshold=0.02, random_state=5).samples
     arm.plot_arms(axes[0, 0], truth, arm.TARGET, colour="0.35")
     axes[0, 0].set_title("rejection")
@@ -243,6 +245,5 @@ def figure(out: Path, *, n: int = 1000) -> None:
         density = post.log_prob(drawn)
         arm.plot_arms(axes[0, i + 1], drawn, arm.TARGET, log_prob=density, colour=f"C{i}")
         axes[0, i + 1].set_title(name)
-    fig.tight_layout()
     fig.savefig(out / "kinematics.png", dpi=130)
     plt.close(fig)

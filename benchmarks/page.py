@@ -74,10 +74,10 @@ def render(rows: list[Row], figures: Path, link: str) -> str:
     parts = [
         "# Benchmarks: isr beside its peers",
         "Written by `benchmarks/page.py` from the rows that `isr bench` (or `make bench`) left in "
-        "`results/benchmarks`. Every number was measured on one machine, peers and isr in the same run, each peer"
-        " installed from PyPI and used as its documentation advises. Times are *processor time* of all threads, "
-        "which other programs disturb far less than wall time, for steps the least of many short calls; compilation "
-        "is told apart. Rows hold both times, with seed, commit, versions and machine.",
+        "`results/benchmarks`. Each peer is installed from PyPI and used as its documentation advises, on the same "
+        "machine and rows. Times are *processor time* of all threads, which other programs disturb far less than wall "
+        "time, for steps the least of many short calls; compilation is told apart. Rows hold both times, with seed, "
+        "commit, versions and machine.",
         about(rows),
         "## Targets",
         targets(rows),

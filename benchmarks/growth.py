@@ -4,7 +4,7 @@
 
 Each case trains a cISR in a process of its own for a fixed number of steps of 100 rows and tells the time of a
 step, the time to compile, the time to prepare the data and the peak of memory. ``rows`` reads a Parquet file of 10⁴
-to 10⁷ rows of the arm through `isr.ConditionalISR.fit`, the way a user would; ``variables`` (2 to 64, a tenth of
+to 10⁷ rows of the arm through `isr.ConditionalISR.fit_file`, the way a user would; ``variables`` (2 to 64, a tenth of
 them observed) and ``blocks`` (1 to 32) run the training program itself. Exponents are fitted on the page.
 """
 
@@ -61,8 +61,6 @@ def measure(along: str, size: int, *, quick: bool, seed: int) -> Iterator[Row]:
 
 def fit_row(n: int, *, quick: bool, seed: int) -> Row:
     """Return what a fit of so many rows from a Parquet file takes."""
-    import pandas as pd
-
     from isr import ConditionalISR
     from isr.estimators.settings import Effort
 
@@ -71,16 +69,13 @@ def fit_row(n: int, *, quick: bool, seed: int) -> Row:
         write_parquet(path, n, seed)
         before = peak_megabytes()
         wall, cpu = time.perf_counter(), time.process_time()
-        frame = pd.read_parquet(path)
-        x, y = frame[list(kinematics.X_NAMES)], frame[list(kinematics.Y_NAMES)]
-        read = time.process_time() - cpu
         ConditionalISR(
             2, 2, n_restarts=1, penalty=None, noise=0.0, verbose=False, random_state=seed,
             effort=Effort(500 if quick else N_STEPS, 0, 0),
-        ).fit(x, y)  # fmt: skip
+        ).fit_file(path, x=kinematics.X_NAMES, y=kinematics.Y_NAMES)  # fmt: skip
     return {
         "fit_seconds": time.perf_counter() - wall, "fit_cpu_seconds": time.process_time() - cpu,
-        "read_cpu_seconds": read, "peak_mb": peak_megabytes(), "peak_mb_before": before,
+        "peak_mb": peak_megabytes(), "peak_mb_before": before,
         "data_mb": n * (len(kinematics.X_NAMES) + len(kinematics.Y_NAMES)) * 8 / 1e6,
     }  # fmt: skip
 

@@ -309,9 +309,8 @@ SECTIONS = (
     ),
     Section(
         "Growth", ("growth",),
-        "`rows`: a fit of 2,000 steps (500 in quick form) from a Parquet file through `isr.ConditionalISR`; "
-        "`variables` and `blocks`: the training step. All rows are held in memory, so the peak grows with them: "
-        "rows that do not fit into memory cannot be trained on yet.",
+        "`rows`: a fit of 2,000 steps (500 in quick form) from a Parquet file that stays on disk "
+        "(`ConditionalISR.fit_file`); `variables` and `blocks`: the training step.",
         growth, figures.growth,
     ),
     Section(

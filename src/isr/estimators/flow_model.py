@@ -56,7 +56,7 @@ class FlowModel(EquationModel):
 
     fit_: FlowFit
     flow_: Flow
-    expressions_: Expressions
+    _expressions: Expressions | None
 
     def _fit(
         self,
@@ -139,7 +139,15 @@ class FlowModel(EquationModel):
     def _use(self, index: int) -> None:
         self.chosen_ = index
         self.flow_ = self.fit_.front[index].model
-        self.expressions_ = self._written(self.flow_)
+        self._expressions = None
+
+    @property
+    def expressions_(self) -> Expressions:
+        """The equations of the chosen model, written when they are first asked for: long ones take seconds."""
+        check_is_fitted(self, "flow_")
+        if self._expressions is None:
+            self._expressions = self._written(self.flow_)
+        return self._expressions
 
     def _written(self, model: Flow | None = None) -> Expressions:
         if model is None:

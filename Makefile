@@ -32,10 +32,10 @@ demo: $(READY)
 	$(BIN)/python -m isr.cli demo
 
 test: $(READY) system-packages
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
 
 test-slow: $(READY) system-packages
-	$(BIN)/python -m pytest -m slow -n $(WORKERS)
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -57,6 +57,8 @@ class FlowModel(EquationModel):
     fit_: FlowFit
     flow_: Flow
     _expressions: Expressions | None
+    _round_trip: float | None
+    _some_rows: tuple[Any, Any]
 
     def _fit(
         self,
@@ -98,9 +100,8 @@ class FlowModel(EquationModel):
         monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
         with monitor.watching():
             self.fit_ = fit_flow(pairs, settings, monitor)
-        self._round_trips: dict[int, float] = {}
         some = [None if rows is None else rows[:N_ROUND_TRIP].copy() for rows in (pairs.x, pairs.y)]
-        self._some_rows: tuple[Any, Any] = (some[0], some[1])
+        self._some_rows = (some[0], some[1])
         self.history_ = self.fit_.population.history
         self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
         self._use(self.fit_.chosen)
@@ -109,18 +110,17 @@ class FlowModel(EquationModel):
     @property
     def round_trip_error_(self) -> float:
         """How far rows come back from where they were, forward and then inverse: the worst, in standard deviations."""
-        check_is_fitted(self, "fit_")
-        if self.chosen_ not in self._round_trips:
+        check_is_fitted(self, "_some_rows")
+        if self._round_trip is None:
             x, y = self._some_rows
             y = None if self.flow_.condition_map is None else y
             back = self.flow_.inverse(self.flow_.forward(x, y)[0], y)[0]
-            self._round_trips[self.chosen_] = float(
-                np.max(np.abs(back - x) / np.asarray(standardise(x).scale))
-            )
-        return self._round_trips[self.chosen_]
+            self._round_trip = float(np.max(np.abs(back - x) / np.asarray(standardise(x).scale)))
+        return self._round_trip
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
-        return super()._metadata(round_trip_error=self.round_trip_error_, **more)
+        known = {"round_trip_error": self.round_trip_error_} if hasattr(self, "_some_rows") else {}
+        return super()._metadata(**known, **more)
 
     def _architectures(self, dim: int, clamp: float, more: Mapping[str, Any]) -> tuple[Architecture, ...]:
         shape = Architecture(
@@ -139,7 +139,7 @@ class FlowModel(EquationModel):
     def _use(self, index: int) -> None:
         self.chosen_ = index
         self.flow_ = self.fit_.front[index].model
-        self._expressions = None
+        self._expressions = self._round_trip = None
 
     @property
     def expressions_(self) -> Expressions:

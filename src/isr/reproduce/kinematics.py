@@ -88,7 +88,7 @@ def run(
         out: Folder.
         names: Which models.
         seeds: Which seeds.
-        quick: Few rows, steps and targets: for a look, not for the record.
+        quick: Few rows, steps, targets and blocks: for a look, not for the record.
         say: Told of every fit.
     """
     targets = draw_targets(100, 200) if quick else draw_targets(1000, 1000)
@@ -119,7 +119,8 @@ def train(name: str, seed: int, *, quick: bool = False) -> tuple[InverseModel, f
     kind, options = MODELS[name]
     options = {**COMMON, "effort": DENSE, **options, "random_state": seed}
     if quick:
-        options |= {"effort": Effort(1500, 1000, 200, peak=4e-3)}
+        shape = {"n_blocks": 4, "n_layers": min(2, options["n_layers"])}
+        options |= {"effort": Effort(1500, 1000, 200, peak=4e-3), **shape}
     x = arm.sample_prior(20_000 if quick else N_TRAIN, np.random.default_rng(seed))
     begun = time.perf_counter()
     model = kind(**options).fit(_named(x, arm.X_NAMES), _named(arm.forward(x), arm.Y_NAMES))

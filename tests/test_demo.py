@@ -6,6 +6,9 @@ import isr
 from isr.demo import run
 from isr.estimators.settings import Effort
 
+# `make demo` runs it as it is.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def demonstration(tmp_path_factory):

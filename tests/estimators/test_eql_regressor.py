@@ -19,7 +19,7 @@ def quick(**options):
     )
 
 
-@pytest.mark.parametrize("name", ["square", "product", "sine"])
+@pytest.mark.parametrize("name", [pytest.param("square", marks=pytest.mark.slow), "product", "sine"])
 def test_known_functions_come_back_exactly(name):
     function = FUNCTIONS[name]
     x, y = function.sample(random_state=0)

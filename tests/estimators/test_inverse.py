@@ -86,13 +86,13 @@ def test_a_far_observation_warns(conditional):
         conditional.posterior([40.0])
 
 
-def test_the_mlp_gives_the_baselines():
-    x, y = _linear_pairs()
-    for kind in (isr.ISR, isr.ConditionalISR):
-        model = kind(**_options(subnet="mlp", effort=Effort(100, 0, 0))).fit(x, y)
-        assert model.posterior([0.0]).sample(10).shape == (10, 2)
+@pytest.mark.parametrize("kind", [isr.ConditionalISR, pytest.param(isr.ISR, marks=pytest.mark.slow)])
+def test_the_mlp_gives_the_baselines(kind):
+    model = kind(**_options(subnet="mlp", effort=Effort(100, 0, 0))).fit(*_linear_pairs())
+    assert model.posterior([0.0]).sample(10).shape == (10, 2)
 
 
+@pytest.mark.slow
 def test_the_l2_and_mmd_loss_learns_the_forward_map():
     x, y = _linear_pairs()
     model = isr.ISR(**_options(loss="l2+mmd", effort=Effort(800, 0, 0))).fit(x, y)
@@ -211,6 +211,7 @@ def test_an_observation_of_the_wrong_width_is_told_before_the_first_fit():
     assert not hasattr(model, "flow_")
 
 
+@pytest.mark.slow
 def test_the_training_record_knows_the_noise():
     x = np.random.default_rng(0).normal(size=(500, 2))
     model = isr.ConditionalISR(**_options(noise=3.0, effort=Effort(50, 0, 0))).fit(x, 0.01 * x[:, :1])

@@ -20,7 +20,12 @@ def values(method, rows, y):
         return method(rows, y)
 
 
-@pytest.mark.parametrize("name", MODELS)
+DEAR = ("linear", "three layers", "dense skip", "sparse leaky ReLU")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in DEAR else n for n in MODELS]
+)
 def test_the_equations_equal_the_model_in_both_directions(name):
     flow = make(name)
     x, y = rows_for(flow)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import joblib
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
 from isr.training.loop import Phase
@@ -51,6 +52,7 @@ def _same(a, b):
     assert_array_equal(a.history.frame().to_numpy()[:, 2:], b.history.frame().to_numpy()[:, 2:])
 
 
+@pytest.mark.slow
 def test_one_worker_is_the_single_program():
     _same(_train(n_jobs=1), _train(train))
 

@@ -32,10 +32,10 @@ demo: $(READY)
 	$(BIN)/python -m isr.cli demo
 
 test: $(READY) system-packages
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
 test-slow: $(READY) system-packages
-	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check

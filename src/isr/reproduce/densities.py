@@ -63,7 +63,7 @@ def run(
     rows, last = [], {}
     wanted = [next(iter(seeds))] if quick else list(seeds)
     cases = [(name, label, seed) for name in names for label in MODELS[name] for seed in wanted]
-    fits = Parallel(n_jobs=2 if quick else 1, prefer="threads", return_as="generator")(
+    fits: Any = Parallel(n_jobs=2 if quick else 1, prefer="threads", return_as="generator")(
         delayed(fit_one)(name, label, MODELS[name][label], seed, quick=quick) for name, label, seed in cases
     )
     for (name, label, seed), (row, model) in zip(cases, fits, strict=True):

@@ -31,10 +31,8 @@ def sampling(rows: list[Row], path: Path) -> bool:
 
 def _bars(plt: Any, rows: list[Row], by: str, values: tuple, field: str, label: str) -> Any:
     values = tuple(value for value in values if matching(rows, **{by: value}))
-    figure, axes = plt.subplots(
-        1, len(values), figsize=(4.5 * len(values), 3.6), layout="constrained", squeeze=False
-    )
-    for axis, value in zip(axes[0], values, strict=True):
+    figure, axes = _side_by_side(plt, len(values), 4.5, 3.6)
+    for axis, value in zip(axes, values, strict=True):
         mine = sorted(matching(rows, **{by: value}), key=lambda r: -r[field])
         names = [r["flow"] for r in mine]
         colours = [OURS if n.startswith("isr") else PEERS for n in names]
@@ -55,10 +53,8 @@ def errors(rows: list[Row], path: Path) -> bool:
         return False
 
     def draw(plt: Any) -> Any:
-        figure, axes = plt.subplots(
-            1, len(problems), figsize=(4.6 * len(problems), 3.6), layout="constrained", squeeze=False
-        )
-        for axis, problem in zip(axes[0], problems, strict=True):
+        figure, axes = _side_by_side(plt, len(problems), 4.6, 3.6)
+        for axis, problem in zip(axes, problems, strict=True):
             field = "err_post" if problem == "arm" else "c2st"
             for name in dict.fromkeys(r["flow"] for r in found):
                 mine = sorted(matching(found, problem=problem, flow=name), key=lambda r: r["budget"])
@@ -69,7 +65,7 @@ def errors(rows: list[Row], path: Path) -> bool:
                 xscale="log", yscale="log" if problem == "arm" else "linear", xlabel="seconds", title=problem
             )
             axis.set_ylabel({"err_post": "Err_post", "c2st": "C2ST"}[field])
-        axes[0, 0].legend(frameon=False, fontsize=7)
+        axes[0].legend(frameon=False, fontsize=7)
         return figure
 
     return _figure(path, draw)
@@ -83,10 +79,8 @@ def growth(rows: list[Row], path: Path) -> bool:
         return False
 
     def draw(plt: Any) -> Any:
-        figure, axes = plt.subplots(
-            1, len(kinds), figsize=(3.4 * len(kinds), 3.2), layout="constrained", squeeze=False
-        )
-        for axis, along in zip(axes[0], kinds, strict=True):
+        figure, axes = _side_by_side(plt, len(kinds), 3.4, 3.2)
+        for axis, along in zip(axes, kinds, strict=True):
             mine = sorted(matching(found, along=along), key=lambda r: r["size"])
             time = "fit_cpu_seconds" if along == "rows" else "cpu_ms"
             axis.loglog([r["size"] for r in mine], [r[time] for r in mine], "o-", color=OURS)
@@ -97,6 +91,11 @@ def growth(rows: list[Row], path: Path) -> bool:
         return figure
 
     return _figure(path, draw)
+
+
+def _side_by_side(plt: Any, n: int, width: float, height: float) -> tuple[Any, Any]:
+    figure, axes = plt.subplots(1, n, figsize=(width * n, height), layout="constrained", squeeze=False)
+    return figure, axes[0]
 
 
 def _figure(path: Path, draw: Callable[[Any], Any]) -> bool:

@@ -19,11 +19,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from isr.cli.bench import is_installed
 from isr.reproduce import records
 
 Row = dict[str, Any]
@@ -212,15 +213,7 @@ def pin(n_cores: int) -> None:
 
 def missing(distributions: Iterable[str]) -> list[str]:
     """Return those of the distributions that are not installed."""
-    return [name for name in distributions if not _is_installed(name)]
-
-
-def _is_installed(distribution: str) -> bool:
-    try:
-        version(distribution)
-    except PackageNotFoundError:
-        return False
-    return True
+    return [name for name in distributions if not is_installed(name)]
 
 
 def told(row: Row) -> str:

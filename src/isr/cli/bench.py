@@ -81,10 +81,11 @@ def missing_peers() -> list[str]:
     names = [
         re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in wanted if re.search(r"extra == .bench.", text)
     ]
-    return [name for name in names if not _is_installed(name)]
+    return [name for name in names if not is_installed(name)]
 
 
-def _is_installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
+    """Return whether a distribution is installed, whether or not it can be imported."""
     try:
         version(name)
     except PackageNotFoundError:

@@ -18,8 +18,8 @@ from isr.cli.output import (
     refuse_existing,
     table,
     write_frame,
-    write_in_one_step,
 )
+from isr.data.whole_files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +152,7 @@ def _write(first: Posterior, draws: list[pd.DataFrame], out: Path, seed: int) ->
     if out.suffix == ".nc":
         n = len(draws[0])
         data = first.to_arviz(n, n_chains=4 if n % 4 == 0 else 1, random_state=seed)
-        write_in_one_step(out, lambda path: data.to_netcdf(str(path), engine="h5netcdf"))
+        write_whole(out, lambda path: data.to_netcdf(str(path), engine="h5netcdf"))
         return
     if len(draws) > 1:
         for i, frame in enumerate(draws):
@@ -166,7 +166,7 @@ def _plot(posterior: Posterior, path: Path, n: int, seed: int) -> None:
     matplotlib.use("agg")  # a file is wanted, no window
     figure = posterior.plot(n, random_state=seed)
     form = path.suffix[1:].lower()
-    write_in_one_step(path, lambda target: figure.savefig(target, format=form, dpi=150, bbox_inches="tight"))
+    write_whole(path, lambda target: figure.savefig(target, format=form, dpi=150, bbox_inches="tight"))
 
 
 def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict[str, Any]]:

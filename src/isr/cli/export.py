@@ -10,7 +10,8 @@ import typer
 
 from isr.cli.models import open_model, written
 from isr.cli.options import Complexity, Force, Json, ModelFile
-from isr.cli.output import print_json, refuse_existing, write_in_one_step
+from isr.cli.output import print_json, refuse_existing
+from isr.data.whole_files import write_whole
 
 
 class Language(StrEnum):
@@ -40,7 +41,7 @@ def export(
     refuse_existing(out, force)
     source = _source(open_model(model, complexity), lang)
     if out is not None:
-        write_in_one_step(out, lambda path: path.write_text(source, encoding="utf-8"))
+        write_whole(out, lambda path: path.write_text(source, encoding="utf-8"))
     if json:
         print_json(
             {"language": lang.value, "out": out and str(out), "source": source if out is None else None}

@@ -88,12 +88,13 @@ def errors_of(bundle: Bundle) -> dict[float, float]:
     """Return the standard error of each printed constant that has one, by its absolute value, the largest first."""
     if bundle.errors is None:
         return {}
-    from isr.model.flow import Flow
+    from isr.expressions import Expressions
     from isr.report.equations import flow_errors, formula_errors
 
     model: Any = bundle.model
-    if isinstance(model, Flow):
-        known = flow_errors(bundle.expressions, model, bundle.errors)
+    equations = bundle.expressions
+    if isinstance(equations, Expressions):
+        known = flow_errors(equations, model, bundle.errors)
     else:
         known = formula_errors(model, bundle.x_names, bundle.y_names, bundle.errors)
     return dict(sorted(known.items(), reverse=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,11 +78,6 @@ def refuse_existing(path: Path | None, force: bool) -> None:
         raise FileExistsError(f"{path} exists already; choose another name or pass --force")
 
 
-def write_in_one_step(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let ``write`` fill a file beside ``path`` and give it that name once it is whole."""
-    write_whole(path, write)
-
-
 def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:
     """Raise where the ending of a file to write is not known."""
     if path is not None and path.suffix.lower() not in known:
@@ -94,9 +89,9 @@ def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame as CSV with every digit, or as Parquet, by the ending of the name."""
     if path.suffix.lower() == ".parquet":
-        write_in_one_step(path, lambda target: frame.to_parquet(target, index=False))
+        write_whole(path, lambda target: frame.to_parquet(target, index=False))
     else:
-        write_in_one_step(path, lambda target: _for_spreadsheets(frame).to_csv(target, index=False))
+        write_whole(path, lambda target: _for_spreadsheets(frame).to_csv(target, index=False))
 
 
 def _for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:

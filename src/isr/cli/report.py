@@ -9,7 +9,8 @@ import typer
 
 from isr.cli.models import open_model
 from isr.cli.options import Force, Json, ModelFile, numbers_in
-from isr.cli.output import print_json, refuse_existing, write_in_one_step
+from isr.cli.output import print_json, refuse_existing
+from isr.data.whole_files import write_whole
 
 MOST_CALIBRATED = 500
 N_DRAWS = 99
@@ -52,7 +53,7 @@ def report(
             y_star=None if y is None else _observed(bundle, y),
         )
     )  # fmt: skip
-    write_in_one_step(target, lambda path: path.write_text(page, encoding="utf-8"))
+    write_whole(target, lambda path: path.write_text(page, encoding="utf-8"))
     if json:
         print_json({"out": str(target), "bytes": len(page.encode())})
     else:

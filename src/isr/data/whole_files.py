@@ -14,7 +14,10 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # A hidden file this old (seconds) whose writer is gone belongs to nobody.
 ABANDONED_AFTER = 60.0
@@ -67,6 +70,26 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, r
         raise explained(error, target) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write named arrays as one npz file, complete or not at all; its folder is made if it is missing."""
+    import numpy as np  # the command line, which starts without it, writes other files
+
+    def write(hidden: Path) -> None:
+        with hidden.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    make_folder(path.parent)
+    write_whole(path, write)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, unless they are there; an `OSError` says what to do."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explained(error, path) from error
 
 
 def refuse_unwritable(path: str | os.PathLike[str]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from isr.data.whole_files import explained, write_whole
+from isr.data.whole_files import make_folder, write_whole
 
 _MANIFEST = "manifest.json"
 
@@ -111,14 +111,6 @@ def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
     return "; ".join(f"{key}: there {found.get(key)!r}, asked {wanted[key]!r}" for key in differing)
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it, unless they are there; an `OSError` says what to do."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise explained(error, path) from error
-
-
 def write_table(table: pa.Table, path: Path, **options: Any) -> None:
     """Write a table as Parquet with a checksum for each page, so that damage is seen when it is read."""
     words: Any = [name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)]
@@ -129,14 +121,3 @@ def write_table(table: pa.Table, path: Path, **options: Any) -> None:
 def _values(table: pa.Table, start: str) -> np.ndarray:
     columns = [table[name].to_numpy() for name in table.column_names if name.startswith(start)]
     return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
-
-
-def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write named arrays as one npz file, complete or not at all; its folder is made if it is missing."""
-
-    def write(hidden: Path) -> None:
-        with hidden.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-
-    make_folder(path.parent)
-    write_whole(path, write)

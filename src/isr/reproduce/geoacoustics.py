@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from isr.data.whole_files import write_arrays
 from isr.estimators.inverse import ISR, ConditionalISR, InverseModel
 from isr.estimators.settings import Effort
 from isr.inference.calibration import check_calibration
@@ -22,7 +23,6 @@ from isr.inference.metrics import c2st
 from isr.inference.outliers import OutOfDistributionWarning
 from isr.inference.posterior import Posterior
 from isr.inference.priors import parse_prior
-from isr.inference.simulation_folder import write_arrays
 from isr.problems.geoacoustics import simulate, tasks
 from isr.problems.geoacoustics.references import Truths, make_truths
 from isr.problems.geoacoustics.swellex import prior

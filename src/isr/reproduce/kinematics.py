@@ -27,7 +27,7 @@ SPARSE = Effort(60_000, 60_000, 40_000, peak=4e-3)
 # A readable model has at most so many constants in all its equations.
 READABLE = 400
 # Bounded functions: squares of squares, as the paper's library has them, throw one draw in a thousand far away.
-LIBRARY = {"constant": 1, "id": 2, "sin": 6, "sigmoid": 4, "product": 2}
+LIBRARY = {"constant": 1, "id": 2, "sin": 4, "sigmoid": 2, "product": 1}
 COMMON: dict[str, Any] = {
     "n_blocks": 6, "n_layers": 3, "batch_size": 100, "noise": arm.SIGMA_Y, "n_restarts": 1,
     "selection": "accuracy", "primitives": LIBRARY, "verbose": False,

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-from isr.inference.simulation_folder import write_arrays
+from isr.data.whole_files import write_arrays
 from isr.problems.geoacoustics import tasks
 from isr.problems.geoacoustics.posteriors import Grid, cell_centres, ensemble_posterior, refine_grid
 from isr.problems.geoacoustics.swellex import prior

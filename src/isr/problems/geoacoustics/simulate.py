@@ -20,9 +20,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from isr.data.whole_files import write_whole
+from isr.data.whole_files import make_folder, write_whole
 from isr.inference.progress import progress_bar
-from isr.inference.simulation_folder import make_folder, write_table
+from isr.inference.simulation_folder import write_table
 from isr.problems.geoacoustics.environment import Environment
 from isr.problems.geoacoustics.field import Engine, pressure
 from isr.problems.geoacoustics.modes import DEFAULT_MESH, Mesh

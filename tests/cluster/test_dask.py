@@ -128,7 +128,7 @@ def test_a_worker_killed_in_the_middle_of_a_simulation_loses_nothing(client):
 
 
 def make_loss():
-    def loss(weights, batch, key, number):
+    def loss(weights, batch, key, moment):
         return jnp.mean((weights @ batch["x"] - batch["y"][0]) ** 2)
 
     return loss

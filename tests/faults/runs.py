@@ -23,7 +23,7 @@ def train_population(folder: str) -> None:
         def advance(self, note=""):
             time.sleep(0.002)  # time to be killed in
 
-    def loss(weights, batch, key, number):
+    def loss(weights, batch, key, moment):
         return jnp.mean((weights @ batch["x"] - batch["y"][0]) ** 2)
 
     def rows(seed):

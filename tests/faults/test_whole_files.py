@@ -120,7 +120,7 @@ def test_a_simulation_that_ran_out_of_space_goes_on_from_what_it_kept(tmp_path):
     assert_array_equal(found.y, _waves(found.x))
 
 
-def _loss(weights, batch, key, number):
+def _loss(weights, batch, key, moment):
     return jnp.mean((weights @ batch["x"] - batch["y"][0]) ** 2)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 jax.config.update("jax_enable_x64", True)
 
 
-def loss(weights, batch, key, number):
+def loss(weights, batch, key, moment):
     noise = 0.1 * jax.random.normal(key, batch["y"].shape, batch["y"].dtype)
     return jnp.mean((jnp.tanh(weights[:4] @ batch["x"]) * weights[4] - batch["y"][0] - noise[0]) ** 2)
 

@@ -15,7 +15,7 @@ from isr.training.population import Schedule, train
 PHASES = (Phase("warm up", 4), Phase("sparsify", 5), Phase("refit", 2, 3e-3))
 
 
-def linear_loss(weights, batch, key, number):
+def linear_loss(weights, batch, key, moment):
     return jnp.mean((weights @ batch["x"] - batch["y"][0]) ** 2)
 
 
@@ -109,9 +109,9 @@ def test_max_time_ends_the_run_with_a_reason():
 
 
 def test_steps_that_are_not_finite_are_skipped_and_counted():
-    def sometimes_nan(weights, batch, key, number):
+    def sometimes_nan(weights, batch, key, moment):
         bad = jax.random.uniform(key) < 0.3
-        return linear_loss(weights, batch, key, number) * jnp.where(bad, jnp.nan, 1.0)
+        return linear_loss(weights, batch, key, moment) * jnp.where(bad, jnp.nan, 1.0)
 
     result = run(objective=sometimes_nan)
     assert np.all(np.isfinite(result.weights))

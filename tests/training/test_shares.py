@@ -20,7 +20,7 @@ SCHEDULE = Schedule(PHASES, (1e-2, 3e-2), batch_size=16, threshold=0.05)
 
 def _make_loss():
     # A function inside another travels to other processes by its code, as those of the estimators do.
-    def loss(weights, batch, key, number):
+    def loss(weights, batch, key, moment):
         return jnp.mean((weights @ batch["x"] - batch["y"][0]) ** 2)
 
     return loss

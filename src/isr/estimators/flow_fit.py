@@ -155,6 +155,7 @@ def _train(
         backward=settings.backward,
         jitter=rows.jitter if any(rows.jitter) else (),
         loss=settings.loss,
+        highest_rate=max(phase.peak for phase in settings.schedule.phases),
     )
     data = rows.fresh() if settings.stream is None else StandardBlocks(settings.stream, rows)
     population = train_shared(

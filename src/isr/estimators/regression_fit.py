@@ -167,7 +167,7 @@ def _train(
     ]
     _, restore = flatten(networks[0])
 
-    def objective(weights, batch, key, number):
+    def objective(weights, batch, key, moment):
         losses = row_loss(restore(weights), batch)
         if "weight" in batch:
             return jnp.mean(losses * batch["weight"][0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -47,36 +49,36 @@ class Split(AbstractBijection):
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         value, i = x[self.variable], self.variable
-        a, b = (value - self.centres) * jnp.exp(-self.log_widths)
-        a_cut, b_cut = self._cuts()
-        below = ndtri(jnp.maximum(ndtr(self.balance) * ndtr(jnp.minimum(a, a_cut)) / ndtr(a_cut), LOWEST))
-        above = -ndtri(
-            jnp.maximum(ndtr(-self.balance) * ndtr(jnp.minimum(-b, -b_cut)) / ndtr(-b_cut), LOWEST)
-        )
-        left = value < self.cut
-        u = jnp.where(left, below, above)
-        return x.at[i].set(u), self._log_slope(left, a, b, u)
+        side = self._side(value < self.cut)
+        t = side.sign * (value - side.centre) * jnp.exp(-side.log_width)
+        u = side.sign * ndtri(jnp.maximum(jnp.exp(side.log_share) * ndtr(t), LOWEST))
+        return x.at[i].set(u), side.log_share - side.log_width + 0.5 * (u * u - t * t)
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         u, i = z[self.variable], self.variable
-        a_cut, b_cut = self._cuts()
-        left = u < self.balance
-        a = ndtri(jnp.clip(ndtr(u) * ndtr(a_cut) / ndtr(self.balance), LOWEST, ndtr(a_cut)))
-        b = -ndtri(jnp.clip(ndtr(-u) * ndtr(-b_cut) / ndtr(-self.balance), LOWEST, ndtr(-b_cut)))
-        standard = jnp.where(left, a, b)
-        side = jnp.where(left, 0, 1)
-        x = self.centres[side] + jnp.exp(self.log_widths[side]) * standard
-        return z.at[i].set(x), -self._log_slope(left, a, b, u)
+        side = self._side(u < self.balance)
+        share = jnp.exp(-side.log_share) * ndtr(side.sign * u)
+        t = ndtri(jnp.clip(share, LOWEST, ndtr(side.t_cut)))
+        x = side.centre + side.sign * jnp.exp(side.log_width) * t
+        return z.at[i].set(x), side.log_width - side.log_share - 0.5 * (u * u - t * t)
 
-    def _cuts(self) -> tuple[Scalar, Scalar]:
-        a_cut, b_cut = (self.cut - self.centres) * jnp.exp(-self.log_widths)
-        return a_cut, b_cut
+    def _side(self, left: Array) -> _Side:
+        """Return the constants of the side a value lies on; both are read from the cut outwards."""
+        signs = jnp.asarray([1.0, -1.0], self.centres.dtype)
+        cuts = signs * (self.cut - self.centres) * jnp.exp(-self.log_widths)
+        shares = log_ndtr(signs * self.balance) - log_ndtr(cuts)
+        pairs = (signs, self.centres, self.log_widths, cuts, shares)
+        return _Side(*(jnp.where(left, pair[0], pair[1]) for pair in pairs))
 
-    def _log_slope(self, left: Array, a: Scalar, b: Scalar, u: Scalar) -> Scalar:
-        a_cut, b_cut = self._cuts()
-        below = log_ndtr(self.balance) - log_ndtr(a_cut) - 0.5 * a * a - self.log_widths[0]
-        above = log_ndtr(-self.balance) - log_ndtr(-b_cut) - 0.5 * b * b - self.log_widths[1]
-        return jnp.where(left, below, above) + 0.5 * u * u
+
+class _Side(NamedTuple):
+    """Constants of one side; ``share`` is its weight over the part of its normal distribution before the cut."""
+
+    sign: Scalar
+    centre: Scalar
+    log_width: Scalar
+    t_cut: Scalar
+    log_share: Scalar
 
 
 def split_of(rows: Float[np.ndarray, "n dim"], variable: int) -> Split:

@@ -21,6 +21,8 @@ from isr.model.parameters import cast, flatten
 MAX_NEWTON = 24
 # Rows are summed over in pieces of this length; the first alone serves for a quick look at the curvature.
 CHUNK = 1024
+# Sets of constants whose gradients one call of the compiled program takes at most.
+TOGETHER = 16
 # Step of the differences of gradients, in sizes of a constant: near the cube root of double precision.
 STEP = 1e-5
 # Constants smaller than this count as being of this size.
@@ -66,38 +68,42 @@ class Fit:
         return value
 
     def _value_and_grad(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        value, grad = self._summed(theta, len(self._share))
-        return (
-            (value, grad)
-            if np.isfinite(value) and np.all(np.isfinite(grad))
-            else (np.inf, np.zeros_like(grad))
-        )
+        (value,), (grad,) = self._summed(theta[None], len(self._share))
+        if np.isfinite(value) and np.all(np.isfinite(grad)):
+            return float(value), grad
+        return np.inf, np.zeros_like(grad)
 
-    def _summed(self, theta: np.ndarray, n_pieces: int) -> tuple[float, np.ndarray]:
-        """Return mean loss and gradient over the first pieces of the rows."""
-        with jax.enable_x64(True):
-            value, grad = _value_and_grad(
-                jnp.asarray(theta), self._model, self._row_loss, self._pieces, jnp.asarray(n_pieces)
-            )
+    def _summed(self, thetas: np.ndarray, n_pieces: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean losses and gradients for several sets of constants over the first pieces of the rows."""
         share = float(np.sum(self._share[:n_pieces]))
-        return float(value) / share, np.asarray(grad) / share
+        values, grads = [], []
+        for first in range(0, len(thetas), TOGETHER):
+            some = thetas[first : first + TOGETHER]
+            places = np.zeros((TOGETHER, thetas.shape[1]))  # one shape whatever is asked for, so one program
+            places[: len(some)] = some
+            with jax.enable_x64(True):
+                value, grad = _values_and_grads(
+                    jnp.asarray(places), self._model, self._row_loss, self._pieces,
+                    jnp.asarray(len(some)), jnp.asarray(n_pieces),
+                )  # fmt: skip
+            values.append(np.asarray(value)[: len(some)] / share)
+            grads.append(np.asarray(grad)[: len(some)] / share)
+        return np.concatenate(values), np.concatenate(grads)
 
     def hessian(self, theta: np.ndarray, free: np.ndarray, *, fast: bool = False) -> np.ndarray:
         """Return the matrix of second derivatives with respect to the free constants; fast from fewer rows.
 
         Central differences of gradients: correct to about eight digits, and nothing more is compiled for them.
         """
-        n_pieces = 1 if fast else len(self._share)
+        if not len(free):
+            return np.zeros((0, 0))
         steps = STEP * np.maximum(np.abs(theta), LEAST_SIZE)
-        columns = []
-        for i in free:
-            sides = []
-            for sign in (1, -1):
-                moved = theta.copy()
-                moved[i] += sign * steps[i]
-                sides.append(self._summed(moved, n_pieces)[1][free])
-            columns.append((sides[0] - sides[1]) / (2 * steps[i]))
-        matrix = np.stack(columns) if columns else np.zeros((0, 0))
+        moves = np.diag(steps)[free]
+        _, grads = self._summed(
+            np.concatenate([theta + moves, theta - moves]), 1 if fast else len(self._share)
+        )
+        upper, lower = np.split(grads[:, free], 2)
+        matrix = (upper - lower) / (2 * steps[free, None])
         return 0.5 * (matrix + matrix.T)
 
     def converge(
@@ -160,19 +166,21 @@ class Fit:
 
 # Compiled once for a structure: which constants are free, the rows and how many of them count are arguments.
 @eqx.filter_jit
-def _value_and_grad(
-    theta: Array, model: Any, row_loss: RowLoss, pieces: Any, n_pieces: Array
+def _values_and_grads(
+    thetas: Array, model: Any, row_loss: RowLoss, pieces: Any, n_thetas: Array, n_pieces: Array
 ) -> tuple[Array, Array]:
     def total(theta: Array, rows: Any, weight: Array) -> Array:
         losses = row_loss(flatten(model)[1](theta), rows)
         return jnp.sum(jnp.where(weight > 0, losses, 0.0) * weight)
 
     def add(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        rows, weight = jax.tree.map(lambda values: values[i], pieces)
-        value, grad = jax.value_and_grad(total)(theta, rows, weight)
-        return carry[0] + value, carry[1] + grad
+        which, piece = i // n_pieces, i % n_pieces
+        rows, weight = jax.tree.map(lambda values: values[piece], pieces)
+        value, grad = jax.value_and_grad(total)(thetas[which], rows, weight)
+        return carry[0].at[which].add(value), carry[1].at[which].add(grad)
 
-    return jax.lax.fori_loop(0, n_pieces, add, (jnp.zeros((), theta.dtype), jnp.zeros_like(theta)))
+    start = jnp.zeros(len(thetas), thetas.dtype), jnp.zeros_like(thetas)
+    return jax.lax.fori_loop(0, n_thetas * n_pieces, add, start)
 
 
 def _finite(matrix: np.ndarray) -> np.ndarray:

@@ -63,6 +63,8 @@ def run(
     rows, last = [], {}
     wanted = [next(iter(seeds))] if quick else list(seeds)
     cases = [(name, label, seed) for name in names for label in MODELS[name] for seed in wanted]
+    if quick:  # two at a time end sooner when the dearest begin
+        cases.sort(key=lambda case: "charts" not in MODELS[case[0]][case[1]])
     fits: Any = Parallel(n_jobs=2 if quick else 1, prefer="threads", return_as="generator")(
         delayed(fit_one)(name, label, MODELS[name][label], seed, quick=quick) for name, label, seed in cases
     )

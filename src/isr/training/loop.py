@@ -21,8 +21,22 @@ from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
 
 Data = dict[str, Float[Array, "width n"]]
-Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray, Int[Array, ""] | int], Float[Array, ""]]
-"""The mean loss of a batch for flat weights, a key and the number of the step, which may bring in terms in turn."""
+
+
+class Moment(NamedTuple):
+    """When a loss is asked for: terms may come in turn, or only while steps are long.
+
+    Attributes:
+        number: Of the step in its epoch.
+        rate: Its learning rate; 0 where a model is judged.
+    """
+
+    number: Int[Array, ""] | int
+    rate: Float[Array, ""] | float
+
+
+Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray, Moment], Float[Array, ""]]
+"""The mean loss of a batch for flat weights, a key and the moment of training."""
 
 
 class State(NamedTuple):
@@ -98,21 +112,21 @@ def make_epoch(
     n_steps_pass = max(1, n_rows // batch_size)
     n_passes = max(1, n_steps // n_steps_pass)
 
-    def loss_of(raw, strength, mask, penalised, batch, key, number):
+    def loss_of(raw, strength, mask, penalised, batch, key, moment):
         n = mask.shape[0]
         weights, gates = raw[:n] * mask, raw[n:]
         k_gate, k_loss = jax.random.split(key)
-        fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss, number)
+        fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss, moment)
         return fit + strength * penalty.value(weights * penalised, gates), fit
 
-    def one_step(raw, moments, skipped, strength, mask, penalised, batch, rate, number, key):
+    def one_step(raw, moments, skipped, strength, mask, penalised, batch, moment, key):
         (_, fit), gradient = jax.value_and_grad(loss_of, has_aux=True)(
-            raw, strength, mask, penalised, batch, key, number
+            raw, strength, mask, penalised, batch, key, moment
         )
         fine = jnp.isfinite(fit) & jnp.all(jnp.isfinite(gradient))
         with jax.numpy_dtype_promotion("standard"):  # Optax mixes its step count with floats
             update, new_moments = TRANSFORM.update(jnp.where(fine, gradient, 0.0), moments, raw)
-        new_raw = raw - rate * update
+        new_raw = raw - moment.rate * update
         keep = partial(jnp.where, fine)
         moments = jax.tree.map(keep, new_moments, moments)
         return keep(new_raw, raw), moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
@@ -127,18 +141,19 @@ def make_epoch(
 
         def step(carry, inputs):
             raw, moments, skipped = carry
-            rows, rate, number, k = inputs
+            rows, moment, k = inputs
             batch = divided({name: jnp.take(values, rows, axis=-1) for name, values in data.items()}, mesh)
             keys = jax.random.split(k, raw.shape[0])
-            members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, None, 0))
+            members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, 0))
             raw, moments, skipped, fit = members(
-                raw, moments, skipped, strengths, masks, penalised, batch, rate, number, keys
+                raw, moments, skipped, strengths, masks, penalised, batch, moment, keys
             )
             return (raw, moments, skipped), fit
 
         carry = (state.weights, state.optimiser, state.skipped)
         keys = jax.random.split(key, n_steps)
-        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, rates, jnp.arange(n_steps), keys))
+        times = Moment(jnp.arange(n_steps), rates)
+        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, times, keys))
         return whole((State(raw, moments, skipped), jnp.mean(fits, axis=0)), mesh)
 
     return epoch
@@ -152,7 +167,7 @@ def make_evaluate(objective: Objective, penalty: AbstractPenalty) -> Callable:
         n = masks.shape[-1]
 
         def member(one, mask):
-            return objective(penalty.gate(one[:n] * mask, one[n:], None), data, key, 0)
+            return objective(penalty.gate(one[:n] * mask, one[n:], None), data, key, Moment(0, 0.0))
 
         return jax.lax.map(lambda pair: member(*pair), (raw, masks))
 

@@ -10,12 +10,16 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from isr.model.flow import Flow
+from isr.training.loop import Moment, Objective
 
 Columns = Float[Array, "width batch"]
 # Beyond so many standard deviations a sample drawn backwards counts as wild.
 WILD = 4.0
 # The backward term costs as much as the likelihood, and every so many steps is enough.
 BACKWARD_EVERY = 4
+# Training of ISR begins with noise of about this share of y's spread and narrows it as the steps shorten: a sharp
+# likelihood from the start has y right to the last digit before z has taken shape, and then no step is short enough.
+WIDE = 0.15
 # Residual variance, in units of y's, below which an observed output is not pushed further: a deterministic y would
 # otherwise be fitted to the last digit at the cost of everything else.
 LEAST_VARIANCE = 1e-8
@@ -90,7 +94,8 @@ def make_objective(
     backward: float = 0.0,
     jitter: tuple[float, ...] = (),
     loss: str = "likelihood",
-) -> Callable:
+    highest_rate: float = np.inf,
+) -> Objective:
     """Return the objective of a flow as a function of its flat weights.
 
     Args:
@@ -98,19 +103,25 @@ def make_objective(
         backward: Weight of the backward term; 0 leaves it out.
         jitter: Standard deviation of the fresh noise added to each y at every step, in standardised units.
         loss: ``"likelihood"`` or ``"l2+mmd"``.
+        highest_rate: Learning rate at which the noise of an output y is widest; never by default.
     """
     if loss not in LOSSES:
         raise ValueError(f"unknown loss {loss!r}; known: {', '.join(LOSSES)}")
 
-    def objective(weights, batch, key, number):
+    def noise_of(flow: Flow, moment: Moment) -> Float[Array, "width 1"]:
+        narrow = jnp.asarray(np.asarray(jitter)[:, None], jnp.float32)
+        if not flow.n_observed:
+            return narrow
+        return jnp.hypot(narrow, jnp.asarray(WIDE * moment.rate / highest_rate, jnp.float32))
+
+    def objective(weights, batch, key, moment):
         flow = restore(weights)
         k_noise, k_loss, k_back = jax.random.split(key, 3)
         x, y = batch["x"], batch.get("y")
         if flow.n_padding:  # fresh numbers, so that the padded variable stays independent of x
             x = jnp.concatenate([x, jax.random.normal(k_loss, (flow.n_padding, x.shape[-1]), x.dtype)])
         if y is not None and jitter:
-            spread = jnp.asarray(np.asarray(jitter)[:, None], y.dtype)
-            y = y + spread * jax.random.normal(k_noise, y.shape, y.dtype)
+            y = y + noise_of(flow, moment).astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
         if y is not None and loss == "l2+mmd":
             value = both_ways_loss(flow, x, y, k_loss)
         elif y is not None and flow.n_observed:
@@ -120,7 +131,7 @@ def make_objective(
         if backward:
             n = max(1, x.shape[-1] // 2)
             value = value + backward * jax.lax.cond(
-                number % BACKWARD_EVERY == 0,
+                moment.number % BACKWARD_EVERY == 0,
                 lambda: wildness(flow, y, n, k_back),
                 lambda: jnp.zeros((), x.dtype),
             )

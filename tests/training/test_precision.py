@@ -7,6 +7,7 @@ import pytest
 
 from isr.model.build import Architecture, build_flow
 from isr.model.parameters import flatten
+from isr.training.loop import Moment
 from isr.training.losses import make_objective
 
 FORMS = {"flow": {}, "conditional": {"condition_dim": 2}, "joint": {"noise": (0.1,)}}
@@ -33,6 +34,8 @@ def test_the_gradient_of_every_flow_is_single_and_finite(form, shape):
     if flow.condition_dim:
         batch["y"] = jnp.asarray(rng.normal(size=(flow.condition_dim, 8)), jnp.float32)
     objective = make_objective(restore, backward=0.1)
-    gradient = jax.jit(jax.grad(objective))(weights.astype(jnp.float32), batch, jax.random.key(1), 0)
+    gradient = jax.jit(jax.grad(objective))(
+        weights.astype(jnp.float32), batch, jax.random.key(1), Moment(0, 0.0)
+    )
     assert gradient.dtype == jnp.float32
     assert jnp.all(jnp.isfinite(gradient))

@@ -88,6 +88,11 @@ def _draw(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Columns:
     return flow.draw_columns(noise, y)
 
 
+def widened(jitter: tuple[float, ...], share: Float[Array, ""] | float) -> Float[Array, "width 1"]:
+    """Return the noise of each y as a column: its own, and so large a share of `WIDE` on top."""
+    return jnp.hypot(jnp.asarray(jitter, jnp.float32), jnp.asarray(WIDE * share, jnp.float32))[:, None]
+
+
 def make_objective(
     restore: Callable[[Float[Array, " n"]], Flow],
     *,
@@ -108,12 +113,6 @@ def make_objective(
     if loss not in LOSSES:
         raise ValueError(f"unknown loss {loss!r}; known: {', '.join(LOSSES)}")
 
-    def noise_of(flow: Flow, moment: Moment) -> Float[Array, "width 1"]:
-        narrow = jnp.asarray(np.asarray(jitter)[:, None], jnp.float32)
-        if not flow.n_observed:
-            return narrow
-        return jnp.hypot(narrow, jnp.asarray(WIDE * moment.rate / highest_rate, jnp.float32))
-
     def objective(weights, batch, key, moment):
         flow = restore(weights)
         k_noise, k_loss, k_back = jax.random.split(key, 3)
@@ -121,7 +120,9 @@ def make_objective(
         if flow.n_padding:  # fresh numbers, so that the padded variable stays independent of x
             x = jnp.concatenate([x, jax.random.normal(k_loss, (flow.n_padding, x.shape[-1]), x.dtype)])
         if y is not None and jitter:
-            y = y + noise_of(flow, moment).astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
+            # As a condition y keeps its noise: there a wide one would only blur what is to be learned.
+            share = moment.rate / highest_rate if flow.n_observed else 0.0
+            y = y + widened(jitter, share).astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
         if y is not None and loss == "l2+mmd":
             value = both_ways_loss(flow, x, y, k_loss)
         elif y is not None and flow.n_observed:

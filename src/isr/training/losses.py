@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from isr.model.flow import Flow
-from isr.training.loop import Moment, Objective
+from isr.training.loop import Objective
 
 Columns = Float[Array, "width batch"]
 # Beyond so many standard deviations a sample drawn backwards counts as wild.
@@ -120,7 +120,7 @@ def make_objective(
         if flow.n_padding:  # fresh numbers, so that the padded variable stays independent of x
             x = jnp.concatenate([x, jax.random.normal(k_loss, (flow.n_padding, x.shape[-1]), x.dtype)])
         if y is not None and jitter:
-            # As a condition y keeps its noise: there a wide one would only blur what is to be learned.
+            # As a condition y keeps its noise: nothing there is sharper than x itself.
             share = moment.rate / highest_rate if flow.n_observed else 0.0
             y = y + widened(jitter, share).astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
         if y is not None and loss == "l2+mmd":

@@ -47,6 +47,7 @@ MODELS: dict[str, tuple[type[InverseModel], dict[str, Any]]] = {
     "cINN": (ConditionalISR, {"subnet": "mlp"}),
     "ISR": (ISR, {}),
     "cISR": (ConditionalISR, {}),
+    "cISR condensed": (ConditionalISR, {"n_features": 16}),
     "cISR sparse": (ConditionalISR, {"penalty": "l0.5", "n_blocks": 2, "n_layers": 1}),
 }
 # Share of the measurement noise that the joint form takes as its own: with [m, noise] as input y is a function of x.

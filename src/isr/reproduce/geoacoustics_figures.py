@@ -14,7 +14,7 @@ LABELS = {
     "water_depth_m": "water depth (m)", "sediment_speed_m_s": "sediment speed (m/s)", "tilt_deg": "tilt (degrees)",
     "sediment_thickness_m": "sediment thickness (m)",
 }  # fmt: skip
-HYDROPHONE_MODELS = ("INN", "cINN", "ISR", "cISR")
+HYDROPHONE_MODELS = ("INN", "cINN", "ISR", "cISR", "cISR condensed")
 ARRAY_STAGES = {"array": "amortised", "refined": "refined", "refined linear": "refined, linear features"}
 
 

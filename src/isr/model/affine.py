@@ -124,15 +124,15 @@ class Bounded(AbstractBijection):
         for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
             u = z[i]
             if low is not None and high is not None:
-                x = jnp.clip(low + (high - low) * ndtr(u), low, high)
+                x = jnp.clip(low + (high - low) * ndtr(u), *_inside(low, high, z.dtype))
                 log_dets.append(math.log(high - low) - 0.5 * u * u - LOG_SQRT_2PI)
             elif low is not None:
                 u = jnp.minimum(u, LARGEST_EXPONENT)
-                x = low + jnp.exp(u)
+                x = jnp.maximum(low + jnp.exp(u), _inside(low, np.inf, z.dtype)[0])
                 log_dets.append(u)
             elif high is not None:
                 u = jnp.maximum(u, -LARGEST_EXPONENT)
-                x = high - jnp.exp(-u)
+                x = jnp.minimum(high - jnp.exp(-u), _inside(-np.inf, high, z.dtype)[1])
                 log_dets.append(-u)
             else:
                 x = u
@@ -140,9 +140,16 @@ class Bounded(AbstractBijection):
         return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
 
 
+def _inside(low: float, high: float, dtype: np.typing.DTypeLike) -> tuple[np.generic, np.generic]:
+    """Return the outermost numbers of a precision that lie within bounds given in double."""
+    first, last = np.asarray([low, high], dtype)
+    first = first if float(first) >= low else np.nextafter(first, last)
+    return first, last if float(last) <= high else np.nextafter(last, first)
+
+
 def probit(p: Float[Array, ""]) -> Float[Array, ""]:
     """Return the normal quantile of ``p``, held off 0 and 1 by a hair."""
-    return ndtri(jnp.clip(p, EDGE, 1 - EDGE))
+    return ndtri(jnp.clip(p, EDGE, 1 - max(EDGE, float(jnp.finfo(p.dtype).eps))))
 
 
 class Shift(AbstractBijection):

@@ -210,7 +210,7 @@ class Flow(eqx.Module):
         densities = self._rows("log_prob_columns", x, y, precision, y_enters=self.condition_dim > 0)
         box = self.steps[0]
         if isinstance(box, Bounded):
-            inside = box.contains(_checked(x, self.dim, "x", _TYPES[precision]))
+            inside = box.contains(_checked(x, self.dim, "x", np.float64))
             densities = np.where(inside, densities, densities.dtype.type(-np.inf))
         return densities
 

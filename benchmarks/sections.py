@@ -284,8 +284,8 @@ SECTIONS = (
     ),
     Section(
         "Sampling and density", ("sampling",),
-        "For one observation. isr's `sample` and `log_prob`, and the C code it writes, work in double precision, the "
-        "others in single; one row shows isr in single precision.",
+        "For one observation. The others work in single precision; isr, and the C code it writes, in double, and with "
+        "`precision=\"single\"` in single as well.",
         sampling, figures.sampling,
     ),
     Section(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -140,11 +141,12 @@ class Bounded(AbstractBijection):
         return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
 
 
-def _inside(low: float, high: float, dtype: np.typing.DTypeLike) -> tuple[np.generic, np.generic]:
+def _inside(low: float, high: float, dtype: Any) -> tuple[float, float]:
     """Return the outermost numbers of a precision that lie within bounds given in double."""
-    first, last = np.asarray([low, high], dtype)
-    first = first if float(first) >= low else np.nextafter(first, last)
-    return first, last if float(last) <= high else np.nextafter(last, first)
+    ends = np.asarray([low, high], dtype)
+    first, last = ends.astype(np.float64)
+    inner = np.nextafter(ends, ends[::-1]).astype(np.float64)
+    return float(first if first >= low else inner[0]), float(last if last <= high else inner[1])
 
 
 def probit(p: Float[Array, ""]) -> Float[Array, ""]:

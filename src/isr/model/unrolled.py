@@ -70,13 +70,16 @@ def unroll(bijection: AbstractBijection) -> AbstractBijection:
     """Return the same map with the networks of its couplings written out, where they are small enough."""
 
     def changed(step: Any) -> Any:
-        if not isinstance(step, Coupling) or not all(map(_is_small, (step.first, step.second))):
+        if not isinstance(step, Coupling):
             return step
-        first, second = (Unrolled(network, step.clamp) for network in (step.first, step.second))
+        networks = [n for n in (step.first, step.second) if isinstance(n, EQL) and _is_small(n)]
+        if len(networks) < 2:
+            return step
+        first, second = (Unrolled(network, step.clamp) for network in networks)
         return replace(step, first=first, second=second, clamp=None)
 
     return jax.tree.map(changed, bijection, is_leaf=lambda step: isinstance(step, Coupling))
 
 
-def _is_small(network: Any) -> bool:
-    return isinstance(network, EQL) and max(w.shape[2] for w in network.weights) <= LONGEST_SUM
+def _is_small(network: EQL) -> bool:
+    return max(weight.shape[2] for weight in network.weights) <= LONGEST_SUM

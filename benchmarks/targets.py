@@ -117,10 +117,10 @@ TARGETS = (
     Target("32 restarts in one program against one after another: whole fits", 4,
            lambda rows: number(rows, "times_faster", benchmark="restarts", part="fits"),
            "arithmetic is the same; only the start of kernels and compilation are shared"),
-    Target("a million draws against FrEIA, both in single precision", 10, sampling_ratio("FrEIA cINN", "sample"), LARGE_BATCHES),
-    Target("a million draws against FlowJAX, both in single precision", 2, sampling_ratio("FlowJAX coupling", "sample"), LARGE_BATCHES),
-    Target("a million draws against sbi, both in single precision", 10, sampling_ratio("sbi MAF", "sample"), LARGE_BATCHES),
-    Target("a million log-densities against FrEIA, both in single precision", 10, sampling_ratio("FrEIA cINN", "log_prob"), LARGE_BATCHES),
-    Target("a million log-densities against FlowJAX, both in single precision", 2, sampling_ratio("FlowJAX coupling", "log_prob"), LARGE_BATCHES),
-    Target("a million log-densities against sbi, both in single precision", 10, sampling_ratio("sbi MAF", "log_prob"), LARGE_BATCHES),
+    *(
+        Target(f"a million {things} against {name}, both in single precision", goal, sampling_ratio(flow, what),
+               LARGE_BATCHES)
+        for what, things in (("sample", "draws"), ("log_prob", "log-densities"))
+        for name, flow, goal in (("FrEIA", "FrEIA cINN", 10), ("FlowJAX", "FlowJAX coupling", 2), ("sbi", "sbi MAF", 10))
+    ),
 )  # fmt: skip

@@ -121,6 +121,8 @@ TARGETS = (
         Target(f"a million {things} against {name}, both in single precision", goal, sampling_ratio(flow, what),
                LARGE_BATCHES)
         for what, things in (("sample", "draws"), ("log_prob", "log-densities"))
-        for name, flow, goal in (("FrEIA", "FrEIA cINN", 10), ("FlowJAX", "FlowJAX coupling", 2), ("sbi", "sbi MAF", 10))
+        for name, flow, goal in (
+            ("FrEIA", "FrEIA cINN", 10), ("FlowJAX", "FlowJAX coupling", 2), ("sbi", "sbi MAF", 10),
+        )
     ),
 )  # fmt: skip

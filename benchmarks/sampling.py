@@ -3,9 +3,9 @@
     python benchmarks/sampling.py [--quick] [--out rows.jsonl]
 
 Flows of the training benchmark with untrained weights: what counts is how many there are, not their value. All
-draws are for one observation. isr and the C it writes work in double precision, as `isr.ConditionalISR.sample`
-does; the others in single precision, their default. isr is also measured in single precision, on the compiled
-function alone. The C code is compiled by the system's compiler (``cc -O3 -march=native``) and runs on one core.
+draws are for one observation. The others work in single precision, their default; isr is measured in double, its own
+default, and with ``precision="single"``. The C code works in double, is compiled by the system's compiler
+(``cc -O3 -march=native``) and runs on one core.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def measure(flow: str, *, quick: bool, seed: int) -> Iterator[Row]:
     if flow.endswith("generated C"):
         draw, density, compile_seconds = generated_c(thinned(built, seed) if SPARSE in flow else built.flow)
     elif flow.endswith("single precision"):
-        draw, density = single_precision(built.flow, seed)
+        draw = partial(built.sample, Y_STAR, precision="single")
+        density = partial(built.log_prob, y=Y_STAR, precision="single")
     else:
         draw, density = (lambda n: built.sample(Y_STAR, n)), (lambda rows: built.log_prob(rows, Y_STAR))
     for what, call in (("sample", lambda: draw(n)), ("log_prob", lambda: density(many))):
@@ -72,32 +74,6 @@ def measure(flow: str, *, quick: bool, seed: int) -> Iterator[Row]:
         row = timing.as_row(n) | {"what": what, "n": n, "n_parameters": built.n_parameters}
         row["compile_seconds"] += round(compile_seconds, 3)
         yield row | {"million_cpu_seconds": 1e3 * row["cpu_ms"], "million_seconds": 1e3 * row["wall_ms"]}
-
-
-def single_precision(flow: Any, seed: int) -> tuple[Callable, Callable]:
-    """Return isr's draws and densities in single precision, as compiled functions over chunks."""
-    import jax
-    import jax.numpy as jnp
-
-    from isr.model.parameters import cast
-
-    small = cast(flow, jnp.float32)
-    chunk, y = 16_384, jnp.asarray(Y_STAR[0], jnp.float32)
-    draw_columns = jax.jit(
-        lambda key: small.draw_columns(jax.random.normal(key, (ARM.dim, chunk), jnp.float32), y)
-    )
-    log_prob_columns = jax.jit(lambda columns: small.log_prob_columns(columns, y))
-
-    def draw(n: int) -> np.ndarray:
-        keys = jax.random.split(jax.random.key(seed), -(-n // chunk))
-        return np.concatenate([np.asarray(draw_columns(k)).T for k in keys])[:n]
-
-    def density(rows: np.ndarray) -> np.ndarray:
-        padded = np.concatenate([rows, rows[: -len(rows) % chunk]])
-        parts = [log_prob_columns(padded[i : i + chunk].T) for i in range(0, len(padded), chunk)]
-        return np.concatenate([np.asarray(p) for p in parts])[: len(rows)]
-
-    return draw, density
 
 
 def thinned(built: Any, seed: int) -> Any:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr.model.build import Architecture, build_flow
-from isr.model.flow import Flow
+from isr.model.flow import Flow, Precision
 from isr.model.parameters import flatten
 from isr.training.loop import make_epoch, start
 from isr.training.losses import make_objective
@@ -89,11 +89,11 @@ class OurFlow:
         """The first member."""
         return self.restore(np.asarray(self.state.weights[0]))
 
-    def sample(self, y: np.ndarray, n: int) -> np.ndarray:
-        return self.flow.sample(jax.random.key(self.seed), n, y)
+    def sample(self, y: np.ndarray, n: int, *, precision: Precision = "double") -> np.ndarray:
+        return self.flow.sample(jax.random.key(self.seed), n, y, precision=precision)
 
-    def log_prob(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return self.flow.log_prob(x, y)
+    def log_prob(self, x: np.ndarray, y: np.ndarray, *, precision: Precision = "double") -> np.ndarray:
+        return self.flow.log_prob(x, y, precision=precision)
 
 
 build = OurFlow

@@ -23,6 +23,7 @@ from isr.inference.priors import Prior, parse_prior
 from isr.inference.simulation import Simulations, simulate
 from isr.inference.truncation import N_DRAWS, Box, box_around, inside, joined
 from isr.model.affine import bounded
+from isr.model.flow import Precision
 from isr.storage import Bundle
 from isr.training.penalties import AbstractPenalty
 
@@ -273,19 +274,42 @@ class InverseModel(FlowModel):
             return read_table(y_star, like=self.y_columns_, what="y_star").values
         return read_row(y_star, like=self.y_columns_, what="y_star")
 
-    def sample(self, y: Any, n_samples: int = 1, random_state: int | None = 0) -> np.ndarray:
-        """Return ``n_samples`` rows of x for every row of y: an array (rows of y, samples, variables)."""
+    def sample(
+        self,
+        y: Any,
+        n_samples: int = 1,
+        random_state: int | None = 0,
+        *,
+        precision: Precision = "double",
+    ) -> np.ndarray:
+        """Return ``n_samples`` rows of x for every row of y: an array (rows of y, samples, variables).
+
+        Args:
+            y: Observations as rows.
+            n_samples: Draws for each.
+            random_state: Seed.
+            precision: ``"single"`` draws millions in less than half the time, with six digits.
+        """
         check_is_fitted(self, "flow_")
         rows = read_table(np.atleast_2d(np.asarray(y)), like=self.y_columns_, what="y").values
-        repeated = np.repeat(rows, n_samples, axis=0)
-        drawn = self.flow_.sample(jax.random.key(seed_of(random_state)), len(repeated), repeated)
+        # One observation need not be repeated: the flow then works out its part once.
+        given = rows if len(rows) == 1 else np.repeat(rows, n_samples, axis=0)
+        key, n = jax.random.key(seed_of(random_state)), len(rows) * n_samples
+        drawn = self.flow_.sample(key, n, given, precision=precision)
         return drawn.reshape(len(rows), n_samples, -1)
 
-    def log_prob(self, x: Any, y: Any) -> np.ndarray:
-        """Return the log-density (nats) of each row of x given the row of y beside it, or one y for all."""
+    def log_prob(self, x: Any, y: Any, *, precision: Precision = "double") -> np.ndarray:
+        """Return the log-density (nats) of each row of x given the row of y beside it, or one y for all.
+
+        Args:
+            x: Rows.
+            y: Observations as rows.
+            precision: ``"single"`` is faster for millions of rows, see `sample`.
+        """
         check_is_fitted(self, "flow_")
         x_rows = read_table(x, like=_unbounded(self.columns_), what="x").values
-        return self.flow_.log_prob(x_rows, read_table(y, like=self.y_columns_, what="y").values)
+        y_rows = read_table(y, like=self.y_columns_, what="y").values
+        return self.flow_.log_prob(x_rows, y_rows, precision=precision)
 
     def score(self, x: Any, y: Any) -> float:
         """Return the mean log-density (nats) of rows of x given the rows of y beside them."""

@@ -23,7 +23,7 @@ from isr.inference.posterior_tables import inference_data, observation_html, sum
 from isr.inference.priors import Prior
 from isr.inference.repeated import Product, combine
 from isr.inference.resimulation import Resimulation, Simulator, resimulate
-from isr.model.flow import Flow
+from isr.model.flow import Flow, Precision
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,11 +120,20 @@ class Posterior:
 
     # Draws and density --------------------------------------------------------------------------------------
 
-    def sample(self, n: int = 1000, random_state: RandomState = 0) -> Float[np.ndarray, "n d_x"]:
-        """Return ``n`` draws as rows; a `NonFiniteDrawsWarning` counts those that are not finite."""
+    def sample(
+        self, n: int = 1000, random_state: RandomState = 0, *, precision: Precision = "double"
+    ) -> Float[np.ndarray, "n d_x"]:
+        """Return ``n`` draws as rows; a `NonFiniteDrawsWarning` counts those that are not finite.
+
+        Args:
+            n: Draws.
+            random_state: Seed.
+            precision: ``"single"`` draws millions in less than half the time, with six digits. Several observations
+                of a conditional model are always weighed in double.
+        """
         if n < 1:
             raise ValueError(f"the number of draws must be at least 1, got n={n}")
-        draws, effective_size = self._draw(n, _seed(random_state))
+        draws, effective_size = self._draw(n, _seed(random_state), precision)
         if effective_size < 0.5 * n:
             warnings.warn(
                 f"{n} draws rest on about {effective_size:.0f} independent ones, because the observations hardly "
@@ -143,9 +152,9 @@ class Posterior:
             )
         return draws
 
-    def _draw(self, n: int, seed: int) -> tuple[np.ndarray, float]:
+    def _draw(self, n: int, seed: int, precision: Precision = "double") -> tuple[np.ndarray, float]:
         if not self._is_product:
-            return self._single.sample(jax.random.key(seed), n, self._mean), float(n)
+            return self._single.sample(jax.random.key(seed), n, self._mean, precision=precision), float(n)
         found = self._product.sample(n, seed)
         return found.samples, found.effective_size
 
@@ -155,7 +164,7 @@ class Posterior:
 
         return pd.DataFrame(self.sample(n, random_state), columns=list(self.x_names))
 
-    def log_prob(self, x: Any) -> Float[np.ndarray, " n"]:
+    def log_prob(self, x: Any, *, precision: Precision = "double") -> Float[np.ndarray, " n"]:
         """Return the log-density (nats) of rows of x, ``-inf`` outside the bounds.
 
         With several observations of a conditional model its constant is an estimate, good to about
@@ -163,15 +172,18 @@ class Posterior:
 
         Args:
             x: Rows, one row, or a frame with the columns of x.
+            precision: ``"single"`` is faster for millions of rows, see `sample`.
         """
         if hasattr(x, "iloc"):
             x = read_table(x, like=Columns(self.x_names, (None,) * self.flow.dim), what="x").values
-        rows = np.asarray(x, dtype=float)
+        rows = np.asarray(
+            x, dtype=np.float32 if precision == "single" and not self._is_product else np.float64
+        )
         if rows.ndim == 1:
             rows = rows[:, None] if self.flow.dim == 1 else rows[None]
         if self._is_product:
             return self._product.log_prob(rows)
-        return self._single.log_prob(rows, self._mean)
+        return self._single.log_prob(rows, self._mean, precision=precision)
 
     def map(self) -> Float[np.ndarray, " d_x"]:
         """Return the x of highest density.

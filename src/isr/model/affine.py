@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -124,15 +125,15 @@ class Bounded(AbstractBijection):
         for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
             u = z[i]
             if low is not None and high is not None:
-                x = jnp.clip(low + (high - low) * ndtr(u), low, high)
+                x = jnp.clip(low + (high - low) * ndtr(u), *_inside(low, high, z.dtype))
                 log_dets.append(math.log(high - low) - 0.5 * u * u - LOG_SQRT_2PI)
             elif low is not None:
                 u = jnp.minimum(u, LARGEST_EXPONENT)
-                x = low + jnp.exp(u)
+                x = jnp.maximum(low + jnp.exp(u), _inside(low, np.inf, z.dtype)[0])
                 log_dets.append(u)
             elif high is not None:
                 u = jnp.maximum(u, -LARGEST_EXPONENT)
-                x = high - jnp.exp(-u)
+                x = jnp.minimum(high - jnp.exp(-u), _inside(-np.inf, high, z.dtype)[1])
                 log_dets.append(-u)
             else:
                 x = u
@@ -140,9 +141,17 @@ class Bounded(AbstractBijection):
         return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
 
 
+def _inside(low: float, high: float, dtype: Any) -> tuple[float, float]:
+    """Return the outermost numbers of a precision that lie within bounds given in double."""
+    ends = np.asarray([low, high], dtype)
+    first, last = ends.astype(np.float64)
+    inner = np.nextafter(ends, ends[::-1]).astype(np.float64)
+    return float(first if first >= low else inner[0]), float(last if last <= high else inner[1])
+
+
 def probit(p: Float[Array, ""]) -> Float[Array, ""]:
     """Return the normal quantile of ``p``, held off 0 and 1 by a hair."""
-    return ndtri(jnp.clip(p, EDGE, 1 - EDGE))
+    return ndtri(jnp.clip(p, EDGE, 1 - max(EDGE, float(jnp.finfo(p.dtype).eps))))
 
 
 class Shift(AbstractBijection):

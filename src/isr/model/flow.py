@@ -1,12 +1,14 @@
 """Flow: a bijection with a normal latent, giving density and samples, with or without a condition.
 
-Rows in, rows out: the methods take arrays ``(n, dim)``, work in double precision and return NumPy arrays.
-Inside, the batch is the last axis, which is what makes it fast.
+Rows in, rows out: the methods take arrays ``(n, dim)`` and return NumPy arrays, in double precision unless single is
+asked for. Inside, the batch is the last axis, which is what makes it fast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -27,8 +29,13 @@ from isr.model.bijection import (
 from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
 from isr.model.parameters import cast
+from isr.model.unrolled import unroll
 
 CHUNK = 16_384
+# In double precision fewer rows than this do not bring in the second or two that the unrolled form compiles longer.
+LEAST_UNROLLED = 8 * CHUNK
+Precision = Literal["double", "single"]
+_TYPES = {"double": np.float64, "single": np.float32}
 N_PAD_NODES = 32
 
 
@@ -184,54 +191,85 @@ class Flow(eqx.Module):
 
     # Rows -----------------------------------------------------------------------------------------------------
 
-    def forward(self, x: np.ndarray, y: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def forward(
+        self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return latents ``(n, dim)`` and log-determinants ``(n,)`` of rows of x."""
-        return self._rows("forward_columns", x, self.dim, y, y_enters=self.condition_map is not None)
+        return self._rows("forward_columns", x, y, precision, y_enters=self.condition_map is not None)
 
-    def inverse(self, z: np.ndarray, y: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def inverse(
+        self, z: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return rows of x and the inverse's log-determinants for rows of latents."""
-        return self._rows(
-            "inverse_columns", z, self.bijection.dim, y, y_enters=self.condition_map is not None
-        )
+        return self._rows("inverse_columns", z, y, precision, y_enters=self.condition_map is not None)
 
-    def log_prob(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+    def log_prob(
+        self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> np.ndarray:
         """Return the log-density (nats) of rows of x, given y where there is a condition."""
-        densities = self._rows("log_prob_columns", x, self.dim, y, y_enters=self.condition_dim > 0)
+        densities = self._rows("log_prob_columns", x, y, precision, y_enters=self.condition_dim > 0)
         box = self.steps[0]
         if isinstance(box, Bounded):
-            densities = np.where(box.contains(_checked(x, self.dim, "x")), densities, -np.inf)
+            inside = box.contains(_checked(x, self.dim, "x", np.float64))
+            densities = np.where(inside, densities, densities.dtype.type(-np.inf))
         return densities
 
-    def sample(self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None) -> np.ndarray:
-        """Return ``n`` rows of x; ``y`` is one observation, or one for each row."""
+    def sample(
+        self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> np.ndarray:
+        """Return ``n`` rows of x; ``y`` is one observation, or one for each row.
+
+        The two precisions draw different random numbers.
+
+        Example:
+            >>> from isr.model.affine import Standardise
+            >>> flow = Flow(Standardise((1.0, 2.0), (0.1, 0.1)))
+            >>> flow.sample(jax.random.key(0), 3, precision="single").dtype
+            dtype('float32')
+        """
         if n < 0:
             raise ValueError(f"the number of samples must not be negative, got n={n}")
-        with jax.enable_x64(True):
-            noise = np.asarray(jax.random.normal(key, (n, self.bijection.dim), jnp.float64))
-        return self.draw(noise, y)
+        wanted = _type_of(precision)
+        with jax.enable_x64(precision == "double"):
+            noise = np.asarray(jax.random.normal(key, (n, self.bijection.dim), wanted))
+        return self.draw(noise, y, precision=precision)
 
-    def draw(self, noise: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+    def draw(
+        self, noise: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> np.ndarray:
         """Return the rows of x that rows of standard-normal ``noise`` of the latent's width stand for."""
-        return self._rows("draw_columns", noise, self.bijection.dim, y, y_enters=self.condition_dim > 0)
+        return self._rows("draw_columns", noise, y, precision, y_enters=self.condition_dim > 0)
 
-    def _rows(self, method: str, rows: np.ndarray, width: int, y: np.ndarray | None, *, y_enters: bool):
-        rows = _checked(
-            rows, width, "x" if width == self.dim and method != "inverse_columns" else "the latent"
-        )
+    def _rows(
+        self, method: str, rows: np.ndarray, y: np.ndarray | None, precision: Precision, *, y_enters: bool
+    ):
+        wanted = _type_of(precision)
+        of_latent = method in ("inverse_columns", "draw_columns")
+        width = self.bijection.dim if of_latent else self.dim
+        rows = _checked(rows, width, "the latent" if of_latent else "x", wanted)
         if y_enters:
             if y is None:
                 raise ValueError(f"this flow is conditional: give y with {self.condition_dim} columns")
-            y = _checked(y, self.condition_dim, "y")
+            y = _checked(y, self.condition_dim, "y", wanted)
             if len(y) not in (1, len(rows)):
                 raise ValueError(f"y must hold one row or as many as x ({len(rows)}), got {len(y)}")
         elif y is not None and not self.condition_dim:
             raise ValueError("this flow has no condition, but y was given; leave y out")
-        with jax.enable_x64(True):
-            return _in_chunks(_jitted(method), cast(self, jnp.float64), rows, y if y_enters else None)
+        flow = self
+        if precision == "single" or len(rows) >= LEAST_UNROLLED:
+            flow = replace(self, bijection=unroll(self.bijection))
+        with jax.enable_x64(precision == "double"):
+            return _in_chunks(_jitted(method), cast(flow, wanted), rows, y if y_enters else None)
 
 
-def _checked(rows: np.ndarray, width: int, what: str) -> np.ndarray:
-    rows = np.asarray(rows, dtype=np.float64)
+def _type_of(precision: str) -> type[np.floating]:
+    if precision not in _TYPES:
+        raise ValueError(f"precision must be 'double' or 'single', got {precision!r}")
+    return _TYPES[precision]
+
+
+def _checked(rows: np.ndarray, width: int, what: str, wanted: type[np.floating]) -> np.ndarray:
+    rows = np.asarray(rows, dtype=wanted)
     if rows.ndim == 1:
         rows = rows[None, :] if rows.shape[0] == width and width > 1 else rows.reshape(-1, 1)
     if rows.ndim != 2 or rows.shape[1] != width:
@@ -267,13 +305,13 @@ def _in_chunks(function: Callable, flow: Flow, rows: np.ndarray, y: np.ndarray |
     for start in range(0, max(n, 1), length):
         piece = _filled(rows[start : start + length], length)
         given = y if y is None or len(y) == 1 else _filled(y[start : start + length], length)
-        kept = min(length, n - start)
-        results.append(jax.tree.map(lambda a, kept=kept: np.asarray(a)[:kept], function(flow, piece, given)))
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *results)
+        results.append(function(flow, piece, given))
+    # Calls return before their work is done, so pieces run side by side where there are cores; here is the wait.
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:n], *results)
 
 
 def _filled(rows: np.ndarray, length: int) -> np.ndarray:
     if len(rows) == length:
         return rows
-    last = rows[-1:] if len(rows) else np.zeros((1, rows.shape[1]))
+    last = rows[-1:] if len(rows) else np.zeros((1, rows.shape[1]), rows.dtype)
     return np.concatenate([rows, np.repeat(last, length - len(rows), axis=0)])

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from isr.data.names import check_names
-from isr.model.flow import Flow
+from isr.model.flow import Flow, Precision
 from isr.model.formula import Formulas
 
 if TYPE_CHECKING:
@@ -157,13 +157,17 @@ class Bundle:
             return formula_expressions(self.model, self.x_names, self.y_names, self.units)
         return extract(self.flow, self.x_names or None, self.y_names or None, self.units)
 
-    def sample(self, n: int, y: np.ndarray | None = None, *, seed: int = 0) -> np.ndarray:
+    def sample(
+        self, n: int, y: np.ndarray | None = None, *, seed: int = 0, precision: Precision = "double"
+    ) -> np.ndarray:
         """Return ``n`` rows of x, given y where there is a condition."""
-        return self.flow.sample(jax.random.key(seed), n, y)
+        return self.flow.sample(jax.random.key(seed), n, y, precision=precision)
 
-    def log_prob(self, x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+    def log_prob(
+        self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> np.ndarray:
         """Return the log-densities (nats) of rows of x, given y where there is a condition."""
-        return self.flow.log_prob(x, y)
+        return self.flow.log_prob(x, y, precision=precision)
 
 
 def model_html(

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
+from isr.model.elementary import arctan
 from isr.model.eql import EQL
 from isr.model.formula import Formulas
 from isr.model.mlp import MLP
@@ -89,7 +90,7 @@ class Coupling(AbstractBijection):
             inputs = jnp.clip(inputs, -self.guard, self.guard)
         s, t = subnetwork.columns(inputs) if inputs.ndim == 2 else subnetwork(inputs)
         if self.clamp is not None:
-            s = self.clamp * (2 / np.pi) * jnp.arctan(s / self.clamp)
+            s = self.clamp * (2 / np.pi) * arctan(s / self.clamp)
         return s, t
 
 

@@ -1,4 +1,4 @@
-"""Sine and arctangent as polynomials, for loops over many numbers.
+"""Sine and arctangent as polynomials.
 
 XLA calls the C library for these two, one number at a time; a polynomial runs in vector registers, ten times as fast.
 The coefficients interpolate at Chebyshev nodes; the error is about one unit in the last place of the precision at hand.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -31,15 +32,35 @@ _ARCTANGENT = {
 _TAN_OF_AN_EIGHTH = math.tan(math.pi / 8)
 
 
+@jax.custom_jvp
 def sin2pi(g: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return ``sin(2 pi g)``; whole turns are taken off exactly."""
+    g = jnp.asarray(g)
     rest = g - jnp.round(g)
     a = 0.25 - jnp.abs(jnp.abs(rest) - 0.25)
     return jnp.copysign(a * _horner(_SINE[g.dtype.name], a * a), rest)
 
 
+@sin2pi.defjvp
+def _(primals, tangents):
+    (g,), (dg,) = primals, tangents
+    return sin2pi(g), 2 * math.pi * sin2pi(g + 0.25) * dg
+
+
+def sin(g: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return the sine of ``g`` (radians)."""
+    return sin2pi(g / (2 * math.pi))
+
+
+def cos(g: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return the cosine of ``g`` (radians)."""
+    return sin2pi(g / (2 * math.pi) + 0.25)
+
+
+@jax.custom_jvp
 def arctan(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return the arctangent of ``x`` (radians)."""
+    x = jnp.asarray(x)
     a = jnp.abs(x)
     middle, far = a > _TAN_OF_AN_EIGHTH, a > 1 / _TAN_OF_AN_EIGHTH
     c = jnp.where(far, -1.0, jnp.where(middle, a - 1, a)) / jnp.where(far, a, jnp.where(middle, a + 1, 1.0))
@@ -47,6 +68,12 @@ def arctan(x: Float[Array, "..."]) -> Float[Array, "..."]:
     square = c * c
     angle = turned + (c + c * square * _horner(_ARCTANGENT[x.dtype.name], square))
     return jnp.copysign(angle, x)
+
+
+@arctan.defjvp
+def _(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    return arctan(x), dx / (1 + x * x)
 
 
 def _horner(coefficients: tuple[float, ...], z: Float[Array, "..."]) -> Float[Array, "..."]:

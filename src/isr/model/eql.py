@@ -6,9 +6,7 @@ same inputs. A coupling runs its log-scale and its shift this way, twice as fast
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import equinox as eqx
 import jax
@@ -119,26 +117,18 @@ def n_units(library: Library) -> int:
     return sum(count for _, count in units(library))
 
 
-def activate(
-    library: Library,
-    g: Float[Array, "..."],
-    *,
-    axis: int = -1,
-    forms: Mapping[str, Callable[..., Any]] | None = None,
-) -> Float[Array, "..."]:
+def activate(library: Library, g: Float[Array, "..."], *, axis: int = -1) -> Float[Array, "..."]:
     """Return the values of a layer's units; a unit of two arguments reads rows ``i`` and ``i + count``.
 
     Args:
         library: The units.
         g: Their arguments.
         axis: Along which they run.
-        forms: Array forms to use instead of a primitive's own, by name.
     """
     widths = [count for primitive, count in units(library) for _ in range(primitive.arity)]
     # A split's gradient is one concatenation; that of slices is a sum of padded arrays, which is slower.
     pieces = iter(jnp.split(g, np.cumsum(widths)[:-1], axis=axis))
-    used = [replace(p, array=(forms or {}).get(p.name, p.array)) for p, _ in units(library)]
-    values = [p.apply(*(next(pieces) for _ in range(p.arity))) for p in used]
+    values = [p.apply(*(next(pieces) for _ in range(p.arity))) for p, _ in units(library)]
     return jnp.concatenate(values, axis=axis)
 
 

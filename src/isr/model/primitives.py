@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import sympy
 
+from isr.model import elementary
 from isr.model.sigmoid import sigmoid
 
 __all__ = ["PAPER_LIBRARY", "PRIMITIVES", "Primitive", "lookup", "parse_library", "register_primitive"]
@@ -61,10 +62,6 @@ def _hold(argument: sympy.Expr, low: float | None, high: float | None) -> sympy.
     return argument
 
 
-def _sin2pi(g: jax.Array) -> jax.Array:
-    return jnp.sin(2 * np.pi * g)
-
-
 # The limits: below 1e-6 a logarithm or a square root has slopes no optimiser survives; above 15 an
 # exponential squared twice leaves single precision; a pole nearer than 0.01 turns one sample into a wild one.
 _BUILT_IN = (
@@ -72,9 +69,9 @@ _BUILT_IN = (
     Primitive("id", 1, lambda g: g, lambda g: g, 1),
     Primitive("square", 1, jnp.square, lambda g: g**2, 2),
     Primitive("cube", 1, lambda g: g * g * g, lambda g: g**3, 3),
-    Primitive("sin2pi", 1, _sin2pi, lambda g: sympy.sin(2 * sympy.pi * g), 4),
-    Primitive("sin", 1, jnp.sin, sympy.sin, 4),
-    Primitive("cos", 1, jnp.cos, sympy.cos, 4),
+    Primitive("sin2pi", 1, elementary.sin2pi, lambda g: sympy.sin(2 * sympy.pi * g), 4),
+    Primitive("sin", 1, elementary.sin, sympy.sin, 4),
+    Primitive("cos", 1, elementary.cos, sympy.cos, 4),
     Primitive("exp", 1, jnp.exp, sympy.exp, 4, (None, 15.0)),
     Primitive("log", 1, jnp.log, sympy.log, 4, (1e-6, None)),
     Primitive("sqrt", 1, jnp.sqrt, sympy.sqrt, 3, (1e-6, None)),

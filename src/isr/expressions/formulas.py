@@ -31,6 +31,20 @@ class FormulaExpressions:
         x_names: Display names of its inputs.
         y_names: Display names of its outputs.
         units: Unit of a variable, by display name.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> law = Formulas(jnp.array([2.0]), (("mul", ("constant", 0), ("pow", ("input", 0), 2)),), 1, 1)
+        >>> equations = formula_expressions(law, ["length"], ["area"], {"length": "m"})
+        >>> print(equations.text())
+        # length in m
+        area = 2*length**2
+        >>> equations.evaluate(np.array([[3.0]])), equations.complexity, equations.n_constants
+        (array([[18.]]), 5, 1)
+        >>> equations.program.outputs, "align*" in equations.latex(), equations.mathml()[:5]
+        ((2*length**2,), True, '<math')
+        >>> "return 2*Math.pow(length, 2);" in equations.code("javascript")
+        True
     """
 
     formulas: Formulas

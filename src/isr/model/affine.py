@@ -43,6 +43,7 @@ class Standardise(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return len(self.shift)
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
@@ -90,6 +91,7 @@ class Bounded(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return len(self.low)
 
     def contains(self, rows: Float[np.ndarray, "n dim"]) -> np.ndarray:
@@ -156,6 +158,7 @@ class Shift(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return self.offset.shape[0]
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
@@ -176,6 +179,7 @@ class Linear(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return self.matrix.shape[0]
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
@@ -196,6 +200,7 @@ class Inverted(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return self.bijection.dim
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:

@@ -20,12 +20,17 @@ WITHOUT_EXAMPLE = {
     "isr.estimators.symbolic_flow.SymbolicFlow.fit_file": "trains; the page on clusters shows it",
     "isr.estimators.inverse.ISR.fit_file": "trains; the page on clusters shows it",
     "isr.estimators.inverse.ISR.fit_simulator": "trains; the tutorial on simulators runs it",
+    "isr.estimators.inverse.ConditionalISR.fit_file": "trains; the page on clusters shows it",
+    "isr.estimators.inverse.ConditionalISR.fit_simulator": "trains; the tutorial on simulators runs it",
+    "isr.expressions.functions.Phi.fdiff": "SymPy calls it",
+    "isr.expressions.functions.PhiInverse.fdiff": "SymPy calls it",
     "isr.expressions.twins.Block": "made by `extract`, whose example shows it",
     "isr.inference.maximum.find_maximum": "stands behind `Posterior.map`",
     "isr.inference.references.nuts": "compiles for ten seconds; its tests run it",
     "isr.inference.repeated.Product": "stands behind `Posterior` of several observations",
     "isr.inference.repeated.combine": "stands behind `Posterior` of several observations",
     "isr.problems.paper_equations.best_ring_kl": "searches for seconds; the page of results quotes it",
+    "isr.problems.paper_equations.RingFit": "made by `best_ring_kl`",
     "isr.problems.geoacoustics.simulate.Simulation": "a folder of pressures; the page on geoacoustics shows it",
     "isr.problems.geoacoustics.simulate.simulate": "fills a folder; the page on geoacoustics shows it",
     "isr.problems.geoacoustics.kraken": "needs the KRAKEN programs",
@@ -122,9 +127,15 @@ def has_example(value):
 
 
 def is_used(cls, method):
-    """Whether a method is called in an example of its class, of a relative, or of a function beside them."""
-    family = {base.__module__ for relative in (cls, *cls.__subclasses__()) for base in relative.__mro__}
-    return any(re.search(rf"\.{method}\b", module_examples(m)) for m in family if m.startswith("isr."))
+    """Whether a method is called in an example of its class, of one that shares it, or of a function beside them."""
+    owner = next(base for base in cls.__mro__ if method in vars(base))
+    modules = {relative.__module__ for relative in (owner, *descendants(owner))}
+    return any(re.search(rf"\.{method}\b", module_examples(module)) for module in modules)
+
+
+def descendants(cls):
+    for child in cls.__subclasses__():
+        yield from (child, *descendants(child))
 
 
 REFERENCES = [

@@ -97,7 +97,7 @@ def test_a_fit_without_a_model_has_its_own_exit_code(failing_demo, capsys):
 
 def test_a_warning_is_one_line_on_stderr(monkeypatch, capsys):
     demo = types.ModuleType("isr.demo")
-    demo.run = lambda: warnings.warn("mind\n  the gap", stacklevel=1)
+    demo.run = lambda *_, **__: warnings.warn("mind\n  the gap", stacklevel=1)
     monkeypatch.setitem(sys.modules, "isr.demo", demo)
     assert run(capsys, "demo") == (0, "", "warning: mind the gap\n")
 

@@ -181,7 +181,7 @@ class Expressions:
         """Return the equations as a LaTeX ``align*`` environment."""
         from isr.expressions.latex import latex
 
-        return latex(self.program(direction), digits=digits)
+        return latex(self.program(direction), digits=digits, units=self.units)
 
     def mathml(self, direction: str = "forward", *, digits: int = 4) -> str:
         """Return the equations as a MathML element that browsers show."""
@@ -218,9 +218,9 @@ class Expressions:
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.expressions.listing import flow_listings
+        from isr.expressions.listing import flow_listings, units_html
 
-        return "".join(listing.section for listing in flow_listings(self))
+        return "".join(listing.section for listing in flow_listings(self)) + units_html(self.units)
 
 
 def extract(

@@ -89,7 +89,7 @@ class FormulaExpressions:
 
     def latex(self, *, digits: int = 4) -> str:
         """Return the formulas as a LaTeX ``align*`` environment."""
-        return latex(self.program, digits=digits, log_det=False)
+        return latex(self.program, digits=digits, log_det=False, units=self.units)
 
     def mathml(self, *, digits: int = 4) -> str:
         """Return the formulas as a MathML element that browsers show."""
@@ -102,9 +102,9 @@ class FormulaExpressions:
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.expressions.listing import formula_listing
+        from isr.expressions.listing import formula_listing, units_html
 
-        return formula_listing(self).section
+        return formula_listing(self).section + units_html(self.units)
 
     def code(self, language: str) -> str:
         """Return the formulas as source: ``"python"`` (NumPy), ``"jax"``, ``"c"`` (C99) or ``"javascript"``."""

@@ -126,7 +126,7 @@ def kraken_reference() -> np.ndarray:
 
     Example:
         >>> kraken_reference().shape
-        (588,)
+        (588, 8)
     """
     return _read("kraken_reference.csv", skip=2)
 

@@ -21,22 +21,27 @@ class SavedModel(Protocol):
     @property
     def flow(self) -> Flow:
         """The model as a flow."""
+        ...
 
     @property
     def x_names(self) -> tuple[str, ...]:
         """Names of x, none where empty."""
+        ...
 
     @property
     def y_names(self) -> tuple[str, ...]:
         """Names of y, none where empty."""
+        ...
 
     @property
     def units(self) -> Mapping[str, str]:
         """Unit by name."""
+        ...
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What is known of its training."""
+        ...
 
 
 def from_bundle(

@@ -29,7 +29,7 @@ help:
 	@echo "make clean      remove what the other targets made, environments included"
 
 demo: $(READY)
-	$(BIN)/python -m isr.cli demo
+	$(BIN)/python -m isr.cli demo --force
 
 test: $(READY) system-packages
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist worksteal

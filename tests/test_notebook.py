@@ -79,6 +79,16 @@ SHOWN = {
 }
 
 
+def test_units_stand_beside_equations():
+    units = {"length": "m", "force": "N"}
+    for shown in (
+        extract(flow(), ("length", "mass"), ("force",), units),
+        formula_expressions(law(), ("length", "mass"), ("force",), units),
+    ):
+        assert "Units: length in m, force in N" in shown._repr_html_()
+        assert "% length in m" in shown.latex()
+
+
 class Tags(HTMLParser):
     def __init__(self, text):
         super().__init__()

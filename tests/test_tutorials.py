@@ -1,5 +1,7 @@
 """The documentation's Python is valid, and its tutorials run as they stand and reach what they say."""
 
+import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
+README = DOCS.parent / "README.md"
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
@@ -18,6 +21,19 @@ def blocks(page):
 def test_every_block_of_python_is_valid(page):
     for block in blocks(page):
         compile(block, str(page), "exec")
+
+
+def imports(page):
+    for block in blocks(page):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("isr"):
+                yield from ((node.module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.name)
+def test_whatever_is_imported_from_isr_exists(page):
+    for module, name in imports(page):
+        assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 
 
 @pytest.fixture

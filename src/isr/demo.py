@@ -17,6 +17,7 @@ from isr.report import Calibration, write_report
 
 N_TRAIN, N_TARGETS, N_DRAWS = 100_000, 50, 500
 EFFORT = Effort(12_000, 0, 0, peak=3e-3)
+UNITS = {"height": "m", "angle1": "rad", "angle2": "rad", "angle3": "rad", "vertical": "m", "horizontal": "m"}
 LIBRARY = {"constant": 1, "id": 2, "sin": 4, "product": 1}
 
 
@@ -80,7 +81,7 @@ def fit(effort: Effort = EFFORT) -> ConditionalISR:
     frame = _named(x, arm.forward(x))
     model = ConditionalISR(
         n_blocks=4, n_layers=2, primitives=LIBRARY, noise=arm.SIGMA_Y, penalty=None, n_restarts=1, effort=effort,
-        units={"height": "m", "angle1": "rad", "angle2": "rad", "angle3": "rad"}, random_state=0,
+        units=UNITS, random_state=0,
     )  # fmt: skip
     return model.fit(frame[list(arm.X_NAMES)], frame[list(arm.Y_NAMES)])
 

@@ -21,7 +21,7 @@ def run(capsys, *arguments):
 @pytest.fixture
 def failing_demo(monkeypatch):
     def install(error):
-        def run():
+        def run(*_, **__):
             raise error
 
         demo = types.ModuleType("isr.demo")
@@ -48,6 +48,21 @@ def test_help_lists_the_commands(capsys):
 def test_a_mistake_in_the_input_is_one_line_and_exit_code_2(error, failing_demo, capsys):
     failing_demo(error)
     assert run(capsys, "demo") == (2, "", "error: wrong width\n")
+
+
+def test_the_demonstration_keeps_what_is_there(failing_demo, capsys, tmp_path):
+    failing_demo(ValueError("it ran"))
+    (tmp_path / "report.html").write_text("mine")
+    code, _, err = run(capsys, "demo", "--out", str(tmp_path))
+    assert code == 2
+    assert "report.html exists already; choose another name or pass --force" in err
+    assert "it ran" in run(capsys, "demo", "--out", str(tmp_path), "--force")[2]
+
+
+def test_isr_alone_prints_its_help_and_no_error(capsys):
+    code, out, err = run(capsys)
+    assert (code, err) == (2, "")
+    assert "Usage" in out
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "demo"], ["demo", "--debug"]])
@@ -82,7 +97,7 @@ def test_a_fit_without_a_model_has_its_own_exit_code(failing_demo, capsys):
 
 def test_a_warning_is_one_line_on_stderr(monkeypatch, capsys):
     demo = types.ModuleType("isr.demo")
-    demo.run = lambda: warnings.warn("mind\n  the gap", stacklevel=1)
+    demo.run = lambda *_, **__: warnings.warn("mind\n  the gap", stacklevel=1)
     monkeypatch.setitem(sys.modules, "isr.demo", demo)
     assert run(capsys, "demo") == (0, "", "warning: mind the gap\n")
 

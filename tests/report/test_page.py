@@ -116,6 +116,12 @@ def test_only_the_one_script_may_run(elements, name):
     assert "unsafe" not in policy.replace("style-src 'unsafe-inline'", "")
 
 
+@pytest.mark.parametrize(("low", "high"), [(-0.9, 0.8), (0.0, 1.0), (-1.3, 1.4), (199.0, 241.0)])
+def test_an_axis_has_two_ticks_at_least(low, high):
+    for n in (2, 3, 5):
+        assert 2 <= len(Axis(low, high).ticks(n)) <= 2 * n + 2
+
+
 def test_hostile_names_stay_text(elements, page_of):
     page = elements("hostile")
     harmless = {tag for name in ("arm", "density") for tag, _ in elements(name).found}

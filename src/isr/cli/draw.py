@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isr.cli.models import open_model
-from isr.cli.options import Complexity, Force, Json, ModelFile, Seed, numbers_in
+from isr.cli.models import observation, open_model, with_density
+from isr.cli.options import Complexity, Force, Json, ModelFile, Seed
 from isr.cli.output import (
     TABLE_ENDINGS,
     hand_over,
@@ -65,7 +65,7 @@ def posterior(
         refuse_existing(path, force)
     refuse_ending(out, (*TABLE_ENDINGS, ".nc"), "--out")
     refuse_ending(plot, PICTURES, "--plot")
-    posteriors = _posteriors(open_model(model, complexity), y, y_file, together)
+    posteriors = _posteriors(with_density(open_model(model, complexity), model), y, y_file, together)
     if len(posteriors) > 1 and (plot is not None or (out is not None and out.suffix == ".nc")):
         raise ValueError(
             f"--plot and .nc files hold one posterior, but {y_file} has {len(posteriors)} rows; "
@@ -107,7 +107,7 @@ def sample(
 
     refuse_existing(out, force)
     refuse_ending(out, TABLE_ENDINGS, "--out")
-    bundle = open_model(model)
+    bundle = with_density(open_model(model), model)
     if bundle.flow.condition_dim and not y:
         raise ValueError(f"this {bundle.kind} draws x given y; add --y {_example(bundle)}")
     if bundle.flow.condition_dim:
@@ -140,7 +140,7 @@ def _posteriors(bundle: Bundle, y: list[str] | None, y_file: Path | None, togeth
             f"give one measurement with --y {_example(bundle)}, or rows of them with --y-file; not both"
         )
     if y:
-        return [from_bundle(bundle, numbers_in(y, "--y", _example(bundle)))]
+        return [from_bundle(bundle, observation(bundle, y))]
     assert y_file is not None
     rows = numeric_columns(read_rows(y_file), bundle.y_names, source=y_file).to_numpy()
     return [from_bundle(bundle, rows)] if together else [from_bundle(bundle, row) for row in rows]

@@ -8,23 +8,28 @@ from typing import Annotated
 
 import typer
 
-from isr.cli.options import Json
-from isr.cli.output import print_json
+from isr.cli.options import Force, Json
+from isr.cli.output import print_json, refuse_existing
 from isr.cli.show import checks_as_data
 
 
-def demo(json: Json = False) -> None:
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the page and the model.")] = Path("demo"),
+    force: Force = False,
+    json: Json = False,
+) -> None:
     """Show on an example what the package does, and write a page about it.
 
-    Example: isr demo
+    Example: isr demo --out /tmp/arm
     """
+    for name in ("report.html", "arm.isr"):
+        if (out / name).exists():
+            refuse_existing(out / name, force)
     from isr.demo import run
 
-    if not json:
-        run()
-        return
-    result = run(out=lambda text: typer.echo(text, err=True))
-    print_json(checks_as_data(result))
+    result = run(lambda text: typer.echo(text, err=json), folder=out)
+    if json:
+        print_json({**checks_as_data(result), "out": str(out)})
 
 
 class Experiment(StrEnum):
@@ -54,6 +59,8 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Run an experiment of the paper again and write rows, tables and figures.
+
+    Rows are added to those in the folder; tables and figures are drawn anew from all of them.
 
     Example: isr reproduce densities --quick --out /tmp/densities
     """

@@ -26,6 +26,37 @@ def open_model(path: Path, complexity: int | None = None) -> Bundle:
     return bundle if complexity is None else _at_complexity(bundle, complexity, path)
 
 
+def with_density(bundle: Bundle, path: Path) -> Bundle:
+    """Return the model, unless it consists of formulas, which have no density."""
+    from isr.model.flow import Flow
+
+    if not isinstance(bundle.model, Flow):
+        raise ValueError(
+            f"this {bundle.kind or 'model'} gives {', '.join(bundle.y_names)} from {', '.join(bundle.x_names)} and has "
+            f"no density to draw from; isr predict {path} uses it"
+        )
+    return bundle
+
+
+def observation(bundle: Bundle, texts: list[str]) -> list[float]:
+    """Return what the user gave as ``--y p1=0.1,p2=0.3``, one number for every observed variable, in order."""
+    from isr.cli.options import numbers_in
+
+    names = bundle.y_names
+    example = ",".join(f"{name}=0.1" for name in names[:4]) + (",…" if len(names) > 4 else "")
+    values = numbers_in(texts, "--y", example)
+    for name in values:
+        if name not in names:
+            raise ValueError(
+                f"--y names {name!r}, which this model does not observe{did_you_mean(name, list(names))}; "
+                f"write --y {example}"
+            )
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise ValueError(f"--y has no value for {', '.join(map(repr, missing))}; write --y {example}")
+    return [values[name] for name in names]
+
+
 def _named(bundle: Bundle) -> Bundle:
     """The model with a name for every variable, x1, x2, … where the file has none."""
     from isr.expressions.formulas import output_names

@@ -94,7 +94,8 @@ def _explain(error: Exception) -> int:
     if _is_usage(error):
         context = getattr(error, "ctx", None)
         see = f"; see {context.command_path} --help" if context is not None else ""
-        return _say(f"{error.format_message().rstrip('.')}{see}", WRONG_INPUT)  # type: ignore[attr-defined]
+        sentence = error.format_message().rstrip(".").replace("Value error, ", "")  # type: ignore[attr-defined]
+        return _say(f"{sentence}{see}", WRONG_INPUT) if sentence else WRONG_INPUT  # help alone was printed
     if isinstance(error, CheckFailedError):
         return _say(str(error), CHECK_FAILED)
     if isinstance(error, FloatingPointError):

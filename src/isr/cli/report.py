@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from isr.cli.models import open_model
-from isr.cli.options import Force, Json, ModelFile, numbers_in
+from isr.cli.models import observation, open_model
+from isr.cli.options import Force, Json, ModelFile
 from isr.cli.output import print_json, refuse_existing
 from isr.data.whole_files import write_whole
 
@@ -90,9 +90,6 @@ def _calibration(bundle, frame):
 
 
 def _observed(bundle, texts: list[str]) -> list[float]:
-    from isr.data.tables import Columns, read_row
-
-    if not bundle.y_names:
+    if not getattr(bundle.model, "condition_dim", 0):
         raise ValueError(f"this {bundle.kind} observes nothing; leave --y out")
-    values = numbers_in(texts, "--y", ",".join(f"{n}=0" for n in bundle.y_names[:3]))
-    return read_row(values, like=Columns(bundle.y_names, (None,) * len(bundle.y_names)), what="--y").tolist()
+    return observation(bundle, texts)

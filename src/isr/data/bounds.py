@@ -20,6 +20,12 @@ class Bounds:
     Args:
         low: Lower bound of each column.
         high: Upper bound of each column.
+
+    Example:
+        >>> box = Bounds((0.0, 200.0), (1.0, float("inf")))
+        >>> box.pairs()
+        ((0.0, 1.0), (200.0, None))
+        >>> box.check(np.array([[0.5, 210.0]]), ("share", "depth"))
     """
 
     low: tuple[float, ...]

@@ -48,7 +48,9 @@ def read_rows(path: str | Path) -> pd.DataFrame:
     if source.is_dir():
         raise IsADirectoryError(f"{source} is a folder; name the file inside it")
     if not source.exists():
-        raise FileNotFoundError(f"there is no file {source}{_similar_file(source)}")
+        raise FileNotFoundError(
+            f"there is no file {source}{_similar_file(source)}; check its name and folder"
+        )
     if source.suffix.lower() not in _READERS:
         raise ValueError(
             f"cannot tell what {source} holds from its ending {source.suffix!r}; known: {', '.join(_READERS)}"
@@ -110,7 +112,7 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
 
 def _similar_file(path: Path) -> str:
     if not path.parent.is_dir():
-        return f"; the folder {path.parent} does not exist"
+        return f", and no folder {path.parent}"
     return did_you_mean(path.name, [p.name for p in path.parent.iterdir()][:1000])
 
 

@@ -60,6 +60,10 @@ def check_names(names: Iterable[str], *, what: str = "columns") -> tuple[str, ..
     Args:
         names: One name a variable; any text will do.
         what: What the names belong to, for the error message.
+
+    Example:
+        >>> check_names(["depth", "sound speed (m/s)"])
+        ('depth', 'sound speed (m/s)')
     """
     if isinstance(names, str):
         raise TypeError(

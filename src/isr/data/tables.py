@@ -28,6 +28,10 @@ class Columns:
         names: Display names, unique.
         units: Unit of each column, None where not given.
         bounds: The box values must lie in, None when unbounded.
+
+    Example:
+        >>> Columns(("depth", "speed"), ("m", None)).names
+        ('depth', 'speed')
     """
 
     names: tuple[str, ...]
@@ -48,29 +52,42 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """Checked, finite, read-only rows with their columns; made by `read_table`."""
+    """Checked, finite, read-only rows with their columns; made by `read_table`.
+
+    Example:
+        >>> table = read_table([[200.0, 1500.0], [210.0, 1510.0]], names=["depth", "speed"], units={"depth": "m"})
+        >>> table.names, table.units, table.bounds, table.n_rows, table.n_columns
+        (('depth', 'speed'), ('m', None), None, 2, 2)
+        >>> table.take([1]).to_frame()["speed"].tolist()
+        [1510.0]
+    """
 
     values: Float[np.ndarray, "rows columns"]
     columns: Columns
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Of the columns, in order."""
         return self.columns.names
 
     @property
     def units(self) -> tuple[str | None, ...]:
+        """Of the columns, None where there is none."""
         return self.columns.units
 
     @property
     def bounds(self) -> Bounds | None:
+        """The box that the rows lie in, or None."""
         return self.columns.bounds
 
     @property
     def n_rows(self) -> int:
+        """How many rows there are."""
         return self.values.shape[0]
 
     @property
     def n_columns(self) -> int:
+        """How many columns there are."""
         return self.values.shape[1]
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Table:
@@ -180,6 +197,10 @@ def check_paired(x: Table, y: Table, *, what: tuple[str, str] = ("x", "y")) -> N
         x: One table.
         y: The other.
         what: What to call them in the error message.
+
+    Example:
+        >>> x = read_table([[1.0], [2.0]], names=["depth"])
+        >>> check_paired(x, read_table([[0.1], [0.2]], names=["pressure"]))
     """
     if x.n_rows != y.n_rows:
         raise ValueError(

@@ -65,6 +65,17 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         >>> model = EQLRegressor(n_layers=1, n_restarts=2, effort="quick", random_state=0).fit(x, 2 * x[:, 0] ** 2)
         >>> model.expressions_
         [2*x1**2]
+        >>> model.predict([[0.5]]), model.score(x, 2 * x[:, 0] ** 2)
+        (array([0.5]), 1.0)
+        >>> model.front_["n_parameters"].tolist(), model.errors_.shape
+        ([1], (1,))
+        >>> model.choose(complexity=100).to_bundle()
+        <saved EQLRegressor of x1, giving y>
+        >>> import isr, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "law.isr"
+        >>> model.save(path)
+        >>> isr.load(path).expressions
+        y = 2*x1**2
     """
 
     n_features_in_: int

@@ -348,6 +348,10 @@ class ISR(InverseModel):
         >>> model = ISR(n_blocks=1, n_layers=1, n_restarts=1, penalty=None, effort=Effort(40, 0, 0))
         >>> model.fit(x, x[:, 0] - x[:, 1]).predict(x).shape
         (200, 1)
+        >>> model.score(x, x[:, 0] - x[:, 1]) > -10, model.log_prob(x, x[:, 0] - x[:, 1]).shape
+        (True, (200,))
+        >>> model.round_trip_error_ < 1e-6, model.to_bundle()
+        (True, <saved ISR of x1, x2, giving y1>)
     """
 
     _joint = True
@@ -372,6 +376,10 @@ class ConditionalISR(InverseModel):
         >>> model = ConditionalISR(n_blocks=1, n_layers=1, n_restarts=1, penalty=None, effort=Effort(40, 0, 0))
         >>> model.fit(x, x[:, 0] - x[:, 1]).posterior([0.3]).sample(5).shape
         (5, 2)
+        >>> model.sample([[0.3], [0.5]], 4).shape
+        (2, 4, 2)
+        >>> model.expressions_.y_names, model.front_["complexity"].is_monotonic_increasing
+        (('y1',), True)
     """
 
     _joint = False

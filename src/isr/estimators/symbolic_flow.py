@@ -66,6 +66,16 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         >>> flow = SymbolicFlow(n_layers=1, n_restarts=1, penalty=None, effort=Effort(40, 0, 0)).fit(x)
         >>> flow.sample(5).shape
         (5, 2)
+        >>> flow.score_samples(x).shape, flow.score(x) > -3, flow.transform(x).shape
+        ((200,), True, (200, 2))
+        >>> bool(np.allclose(flow.inverse_transform(flow.transform(x)), x)), flow.round_trip_error_ < 1e-9
+        (True, True)
+        >>> flow.get_feature_names_out().tolist(), flow.expressions_.x_names
+        (['z1', 'z2'], ('x1', 'x2'))
+        >>> flow.front_["chosen"].tolist(), flow.choose(rule="accuracy").chosen_, flow.errors_.ndim
+        ([True], 0, 1)
+        >>> flow.to_bundle()
+        <saved SymbolicFlow of x1, x2>
     """
 
     def __init__(

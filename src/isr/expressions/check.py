@@ -41,6 +41,10 @@ class CheckRow:
         error: The largest relative error seen.
         tolerance: The largest allowed.
         n: Number of points.
+
+    Example:
+        >>> CheckRow("forward equations = model", error=2e-16, tolerance=1e-9, n=1000).passed
+        True
     """
 
     name: str
@@ -50,6 +54,7 @@ class CheckRow:
 
     @property
     def passed(self) -> bool:
+        """Whether the error stayed within its tolerance."""
         return bool(self.error <= self.tolerance)
 
 
@@ -59,6 +64,14 @@ class CheckResult:
 
     Args:
         rows: One comparison each.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> result = check(Flow(Standardise((2.0,), (0.5,))), n=10)
+        >>> result.passed, result.rows[0].passed
+        (True, True)
+        >>> result.raise_if_failed() is result
+        True
     """
 
     rows: tuple[CheckRow, ...]

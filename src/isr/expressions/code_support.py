@@ -54,14 +54,17 @@ class Subject:
 
     @property
     def n_x(self) -> int:
+        """How many variables x has."""
         return len(self.x_names)
 
     @property
     def n_y(self) -> int:
+        """How many variables y has."""
         return len(self.y_names)
 
     @property
     def n_latent(self) -> int:
+        """How many latents there are."""
         return len(self.forward.outputs)
 
     @property

@@ -45,6 +45,12 @@ def compose(program: Program, *, max_operations: int = 1000) -> Composed:
 
     Raises:
         ExpressionTooLarge: When it would.
+
+    Example:
+        >>> from isr.expressions.program import Assignment
+        >>> x, v = sympy.symbols("x v", real=True)
+        >>> compose(Program((x,), (), (Assignment(v, 2 * x),), (v + 1,), sympy.log(2))).outputs
+        (2*x + 1,)
     """
     size = composed_size(program)
     if size > max_operations:

@@ -52,6 +52,20 @@ class Expressions:
         log_det = -0.6931
         >>> equations
         <Expressions of depth: complexity 5, 2 constants; print them to read them>
+        >>> equations.complexity, equations.n_constants, equations.log_det
+        (5, 2, 0.693147180559945)
+        >>> equations.program("inverse").outputs
+        (0.5*z1 + 2,)
+        >>> equations.evaluate("forward", np.array([[2.5]]))
+        (array([[1.]]), array([0.69314718]))
+        >>> equations.composed("inverse").outputs, equations.simplified(1e-3).error < 1e-3
+        ((0.5*z1 + 2,), True)
+        >>> "align*" in equations.latex("inverse"), equations.mathml()[:5]
+        (True, '<math')
+        >>> "double" in equations.code("c")
+        True
+        >>> equations.to_jax().forward(np.array([2.5]))[0]
+        Array([1.], dtype=float64)
     """
 
     forward: Program
@@ -167,7 +181,7 @@ class Expressions:
         """Return the equations as a LaTeX ``align*`` environment."""
         from isr.expressions.latex import latex
 
-        return latex(self.program(direction), digits=digits)
+        return latex(self.program(direction), digits=digits, units=self.units)
 
     def mathml(self, direction: str = "forward", *, digits: int = 4) -> str:
         """Return the equations as a MathML element that browsers show."""
@@ -204,9 +218,9 @@ class Expressions:
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.expressions.listing import flow_listings
+        from isr.expressions.listing import flow_listings, units_html
 
-        return "".join(listing.section for listing in flow_listings(self))
+        return "".join(listing.section for listing in flow_listings(self)) + units_html(self.units)
 
 
 def extract(
@@ -231,6 +245,8 @@ def extract(
         (length, angle_deg)
         >>> expressions.evaluate("forward", [[0.1, 0.2]])[0].shape
         (1, 2)
+        >>> expressions.blocks[0].number, len(expressions.blocks[0].s1)
+        (1, 1)
     """
     if not isinstance(flow, Flow):
         raise TypeError(

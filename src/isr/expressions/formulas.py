@@ -31,6 +31,20 @@ class FormulaExpressions:
         x_names: Display names of its inputs.
         y_names: Display names of its outputs.
         units: Unit of a variable, by display name.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> law = Formulas(jnp.array([2.0]), (("mul", ("constant", 0), ("pow", ("input", 0), 2)),), 1, 1)
+        >>> equations = formula_expressions(law, ["length"], ["area"], {"length": "m"})
+        >>> print(equations.text())
+        # length in m
+        area = 2*length**2
+        >>> equations.evaluate(np.array([[3.0]])), equations.complexity, equations.n_constants
+        (array([[18.]]), 5, 1)
+        >>> equations.program.outputs, "align*" in equations.latex(), equations.mathml()[:5]
+        ((2*length**2,), True, '<math')
+        >>> "return 2*Math.pow(length, 2);" in equations.code("javascript")
+        True
     """
 
     formulas: Formulas
@@ -75,7 +89,7 @@ class FormulaExpressions:
 
     def latex(self, *, digits: int = 4) -> str:
         """Return the formulas as a LaTeX ``align*`` environment."""
-        return latex(self.program, digits=digits, log_det=False)
+        return latex(self.program, digits=digits, log_det=False, units=self.units)
 
     def mathml(self, *, digits: int = 4) -> str:
         """Return the formulas as a MathML element that browsers show."""
@@ -88,9 +102,9 @@ class FormulaExpressions:
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.expressions.listing import formula_listing
+        from isr.expressions.listing import formula_listing, units_html
 
-        return formula_listing(self).section
+        return formula_listing(self).section + units_html(self.units)
 
     def code(self, language: str) -> str:
         """Return the formulas as source: ``"python"`` (NumPy), ``"jax"``, ``"c"`` (C99) or ``"javascript"``."""

@@ -13,7 +13,15 @@ def _argument(function: sympy.Function) -> Any:
 
 
 class Phi(sympy.Function):
-    """The standard normal distribution function."""
+    """The standard normal distribution function.
+
+    Example:
+        >>> x = sympy.Symbol("x", real=True)
+        >>> round(float(Phi(sympy.Float(1.0)).evalf()), 4)
+        0.8413
+        >>> Phi(x).diff(x)
+        sqrt(2)*exp(-x**2/2)/(2*sqrt(pi))
+    """
 
     nargs = 1
     is_real = True
@@ -23,6 +31,7 @@ class Phi(sympy.Function):
             return sympy.Float(mp.ncdf(_argument(self)._to_mpmath(prec + 10)), precision=prec)
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        """Return the derivative, for SymPy's ``diff``."""
         u = _argument(self)
         return sympy.exp(-(u**2) / 2) / sympy.sqrt(2 * sympy.pi)
 
@@ -32,7 +41,14 @@ class Phi(sympy.Function):
 
 
 class PhiInverse(sympy.Function):
-    """The standard normal quantile."""
+    """The standard normal quantile.
+
+    Example:
+        >>> PhiInverse(Phi(sympy.Symbol("x", real=True)))
+        PhiInverse(Phi(x))
+        >>> round(float(PhiInverse(sympy.Float(0.975)).evalf()), 3)
+        1.96
+    """
 
     nargs = 1
     is_real = True
@@ -43,6 +59,7 @@ class PhiInverse(sympy.Function):
             return sympy.Float(mp.sqrt(2) * mp.erfinv(2 * p - 1), precision=prec)
 
     def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        """Return the derivative, for SymPy's ``diff``."""
         return sympy.sqrt(2 * sympy.pi) * sympy.exp(self**2 / 2)
 
     def _latex(self, printer, exp=None) -> str:

@@ -56,7 +56,14 @@ class _Printer(PositiveFirst, LatexPrinter):
         return self._print(argument) if gap is None else f"1 - {self._print(gap)}"
 
 
-def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH, log_det: bool = True) -> str:
+def latex(
+    program: Program,
+    *,
+    digits: int = 4,
+    width: int = LINE_WIDTH,
+    log_det: bool = True,
+    units: Mapping[str, str] | None = None,
+) -> str:
     """Return a program as a LaTeX ``align*`` environment.
 
     Args:
@@ -64,6 +71,7 @@ def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH, log_det
         digits: Significant digits of a number.
         width: About how many characters wide a line of print may be.
         log_det: Whether the log-determinant has a line.
+        units: Unit of a variable, by the user's name for it; told in comments.
 
     Example:
         >>> x, z = sympy.symbols("x_1 z1", real=True)
@@ -83,7 +91,8 @@ def latex(program: Program, *, digits: int = 4, width: int = LINE_WIDTH, log_det
     if log_det:
         equations.append((r"\ln \left| \det J \right|", program.log_det))
     rows = [f"{target} &= {_broken(written_out(value), printer, width)}" for target, value in equations]
-    return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+    remarks = [f"% {' '.join(f'{name} in {unit}'.split())}\n" for name, unit in (units or {}).items()]
+    return "\\begin{align*}\n" + "".join(remarks) + " \\\\\n".join(rows) + "\n\\end{align*}"
 
 
 def symbol_latex(name: str, labels: Mapping[str, str]) -> str:

@@ -54,6 +54,17 @@ class Listing:
         return "".join([*parts, f"<p>{html.escape(self.note)}</p>" if self.note else ""])
 
 
+def units_html(units: Mapping[str, str]) -> str:
+    """Return a paragraph that tells the units of variables, or nothing where there are none.
+
+    Example:
+        >>> units_html({"depth": "m", "speed": "m/s"})
+        '<p>Units: depth in m, speed in m/s</p>'
+    """
+    told = ", ".join(f"{name} in {unit}" for name, unit in units.items())
+    return f"<p>Units: {html.escape(told)}</p>" if told else ""
+
+
 def flow_listings(expressions: Expressions, errors: Mapping[float, float] | None = None) -> list[Listing]:
     """Return the equations of a flow, forward and inverse.
 

@@ -22,6 +22,11 @@ class Assignment:
         value: An expression of inputs, conditions and earlier targets.
         part: Which part of the model it belongs to, such as ``"standardise"`` or ``"block 1"``.
         role: What it is in the paper's words (``"s1"``, ``"t1"``, ``"v1"``, ``"o2"``, ``"hidden"``, ``"guard"``, ...).
+
+    Example:
+        >>> x, v = sympy.symbols("x v", real=True)
+        >>> Assignment(v, 2 * x).value
+        2*x
     """
 
     target: sympy.Symbol
@@ -43,6 +48,14 @@ class Program:
         bounds: For each output the limits it is held inside, ``None`` where open; empty when all are open.
         output_symbols: The names the outputs go by, one each; no equation reads them.
         labels: The user's own name of a symbol, where the symbol stands for one.
+
+    Example:
+        >>> x, v = sympy.symbols("x v", real=True)
+        >>> program = Program((x,), (), (Assignment(v, 2 * x),), (v + 1,), sympy.log(2))
+        >>> program.expressions, program.n_operations
+        ((2*x, v + 1, log(2)), 3)
+        >>> program.with_expressions((3 * x, v, sympy.log(3))).assignments[0].value
+        3*x
     """
 
     inputs: tuple[sympy.Symbol, ...]

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 def plot_ranks(
     ax: "Axes", ranks: ArrayLike, n_draws: int, *, n_bins: int = 20, label: str | None = None
 ) -> None:
-    """Draw the histogram of one parameter's ranks with the 99 % range of a uniform count."""
+    """Draw the histogram of one parameter's ranks with the 99 % range of a uniform count.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> figure, ax = plt.subplots()
+        >>> plot_ranks(ax, np.arange(100) % 10, 9, n_bins=10)
+        >>> plt.close(figure)
+    """
     position = (np.asarray(ranks) + 0.5) / (n_draws + 1)
     low, high = stats.binom.ppf([0.005, 0.995], len(position), 1 / n_bins)
     ax.axhspan(low, high, color="0.85", zorder=0, label="99 % if uniform")
@@ -28,7 +35,14 @@ def plot_ranks(
 def plot_ecdf(
     ax: "Axes", ranks: ArrayLike, n_draws: int, *, names: Sequence[str] | None = None, prob: float = 0.95
 ) -> None:
-    """Draw the ECDF of ranks minus the diagonal, one line a parameter, with the simultaneous band."""
+    """Draw the ECDF of ranks minus the diagonal, one line a parameter, with the simultaneous band.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> figure, ax = plt.subplots()
+        >>> plot_ecdf(ax, np.arange(100)[:, None] % 10, 9, names=["depth"])
+        >>> plt.close(figure)
+    """
     table = np.atleast_2d(np.asarray(ranks).T)
     steps = np.unique(np.linspace(1, n_draws, min(n_draws, 100)).astype(int))
     grid = steps / (n_draws + 1)
@@ -45,7 +59,17 @@ def plot_ecdf(
 def plot_coverage(
     ax: "Axes", coverage: Coverage, *, names: Sequence[str] | None = None, prob: float = 0.95
 ) -> None:
-    """Draw coverage against credible level, with the band of an exact posterior."""
+    """Draw coverage against credible level, with the band of an exact posterior.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> from isr.inference.calibration import marginal_coverage
+        >>> rng = np.random.default_rng(0)
+        >>> found = marginal_coverage(rng.normal(size=(50, 1)), rng.normal(size=(50, 20, 1)))
+        >>> figure, ax = plt.subplots()
+        >>> plot_coverage(ax, found, names=["depth"])
+        >>> plt.close(figure)
+    """
     _diagonal(ax, coverage.n, prob)
     curves = coverage.coverage.reshape(len(coverage.levels), -1).T
     for i, curve in enumerate(curves):
@@ -55,7 +79,16 @@ def plot_coverage(
 
 
 def plot_tarp(ax: "Axes", result: Tarp, *, prob: float = 0.95) -> None:
-    """Draw the TARP curve with the band of an exact posterior and its p-value."""
+    """Draw the TARP curve with the band of an exact posterior and its p-value.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> from isr.inference.calibration import tarp
+        >>> rng = np.random.default_rng(0)
+        >>> figure, ax = plt.subplots()
+        >>> plot_tarp(ax, tarp(rng.normal(size=(50, 1)), rng.normal(size=(50, 20, 1))))
+        >>> plt.close(figure)
+    """
     _diagonal(ax, result.n, prob)
     ax.plot(result.levels, result.coverage, linewidth=1.5, label=f"TARP, p = {result.p_value:.2g}")
     ax.legend(fontsize="small")

@@ -63,6 +63,8 @@ class TrainingRecord:
         >>> record = TrainingRecord.of(y)
         >>> record.check([0.1, 0.2]).unusual, record.check([0.1, 9.0]).outside
         (False, (1,))
+        >>> TrainingRecord.from_dict(record.to_dict()).check(np.zeros(2)).unusual
+        False
     """
 
     shift: Float[np.ndarray, " d"]
@@ -153,6 +155,11 @@ def warn_if_unlike(
         y_star: One observation or rows of them.
         names: Of the columns.
         stacklevel: As for `warnings.warn`.
+
+    Example:
+        >>> training = TrainingRecord.of(np.random.default_rng(0).normal(size=(200, 2)))
+        >>> warn_if_unlike(training, [0.1, 0.2], ["vertical", "horizontal"]).unusual
+        False
     """
     rows = np.atleast_2d(np.asarray(y_star, dtype=float))
     found = training.check(rows)

@@ -76,6 +76,18 @@ class Posterior:
         [1.5, 1.5]
         >>> post.sample(5).shape
         (5, 2)
+        >>> post.n_observations, post.effective_size, post.frame(5).columns.tolist()
+        (1, None, ['mass', 'charge'])
+        >>> bool(post.log_prob(post.map()) > post.log_prob([2.0, 2.0]))
+        True
+        >>> post.mean(16).shape, post.summary(16).columns.tolist()
+        ((2,), ['mean', 'sd', 'hdi_3%', 'hdi_97%', 'map'])
+        >>> post.to_arviz(16).posterior.sizes["draw"]
+        4
+        >>> post.resimulate(lambda x: x.sum(axis=1, keepdims=True), 16).error < 0.1
+        True
+        >>> len(post.plot(16).axes)
+        4
     """
 
     def __init__(

@@ -39,6 +39,13 @@ class Prior:
         draw: ``draw(n, generator)`` gives rows.
         density: Log-density of rows, None if unknown.
         cut: ``cut(low, high)`` gives draw, density and cut within a box, None where only rejection can.
+
+    Example:
+        >>> prior = parse_prior({"depth": (200.0, 240.0)})
+        >>> prior.names, prior.bounds, prior.sample(3, random_state=0).shape
+        (('depth',), ((200.0, 240.0),), (3, 1))
+        >>> prior.log_prob([[210.0], [250.0]]).round(3)
+        array([-3.689,   -inf])
     """
 
     names: tuple[str, ...] | None

@@ -143,6 +143,11 @@ class Chains:
         r_hat: Rank-normalised split R-hat of every parameter; above 1.01 distrust the draws.
         effective_size: Bulk effective sample size of every parameter.
         n_divergent: Divergent transitions after warm-up; any at all is a warning sign.
+
+    Example:
+        >>> chains = Chains(np.zeros((2, 5, 1)), np.zeros((2, 5)), np.ones(1), np.full(1, 10.0), n_divergent=0)
+        >>> chains.flat.shape, chains.to_arviz("depth").posterior["depth"].shape
+        ((10, 1), (2, 5, 1))
     """
 
     samples: Float[np.ndarray, "chain draw dim"]

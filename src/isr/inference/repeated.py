@@ -32,7 +32,13 @@ N_MODES = 4
 
 @dataclass(frozen=True)
 class NormalMixture:
-    """A mixture of normals over coordinates."""
+    """A mixture of normals over coordinates.
+
+    Example:
+        >>> mixture = NormalMixture(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)))
+        >>> mixture.sample(3, np.random.default_rng(0)).shape, mixture.log_prob(np.zeros((1, 1))).round(3)
+        ((3, 1), array([-0.919]))
+    """
 
     shares: Float[np.ndarray, " m"]
     means: Float[np.ndarray, "m d"]
@@ -169,7 +175,12 @@ def _rounds(product: Product, seed: int) -> Iterator[Product]:
 
 
 def effective_size(log_weights: Float[np.ndarray, " n"]) -> float:
-    """Return ``(Σ w)² / Σ w²``."""
+    """Return ``(Σ w)² / Σ w²``.
+
+    Example:
+        >>> round(effective_size(np.log(np.array([0.5, 0.5]))), 6), round(effective_size(np.array([0.0, -100.0])), 6)
+        (2.0, 1.0)
+    """
     weights = np.exp(log_weights - log_weights.max())
     return float(weights.sum() ** 2 / np.sum(weights**2))
 

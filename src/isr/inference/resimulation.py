@@ -21,6 +21,10 @@ class Resimulation:
         y: Their simulated observations; NaN where the draw or the simulation failed.
         errors: Squared distance of each row of ``y`` from the observation, or from the mean of several.
         n_failed: How many rows of ``y`` are not finite.
+
+    Example:
+        >>> resimulate(np.ones((3, 2)), lambda x: x[:, :1], np.array([1.5]), ["force"]).error
+        0.25
     """
 
     x: Float[np.ndarray, "n d_x"]

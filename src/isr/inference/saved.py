@@ -19,15 +19,29 @@ class SavedModel(Protocol):
     """What is needed of a saved model; `isr.storage.Bundle` is one."""
 
     @property
-    def flow(self) -> Flow: ...
+    def flow(self) -> Flow:
+        """The model as a flow."""
+        ...
+
     @property
-    def x_names(self) -> tuple[str, ...]: ...
+    def x_names(self) -> tuple[str, ...]:
+        """Names of x, none where empty."""
+        ...
+
     @property
-    def y_names(self) -> tuple[str, ...]: ...
+    def y_names(self) -> tuple[str, ...]:
+        """Names of y, none where empty."""
+        ...
+
     @property
-    def units(self) -> Mapping[str, str]: ...
+    def units(self) -> Mapping[str, str]:
+        """Unit by name."""
+        ...
+
     @property
-    def metadata(self) -> Mapping[str, Any]: ...
+    def metadata(self) -> Mapping[str, Any]:
+        """What is known of its training."""
+        ...
 
 
 def from_bundle(

@@ -39,6 +39,11 @@ class Simulations:
         y: Their observations, complex if the simulator's are.
         prior: What x was drawn from.
         failures: Parameters of the failed simulations by number of the draw, with a last column ``reason``.
+
+    Example:
+        >>> done = simulate({"side": (1.0, 2.0)}, lambda x: x**2, 5)
+        >>> done.names, done.n_failed, done.x_frame().shape, done.y.shape
+        (('side',), 0, (5, 1), (5, 1))
     """
 
     x: Float[np.ndarray, "n d_x"]

@@ -44,6 +44,7 @@ class Standardise(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return len(self.shift)
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
@@ -91,6 +92,7 @@ class Bounded(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return len(self.low)
 
     def contains(self, rows: Float[np.ndarray, "n dim"]) -> np.ndarray:
@@ -165,6 +167,7 @@ class Shift(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return self.offset.shape[0]
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
@@ -185,6 +188,7 @@ class Linear(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return self.matrix.shape[0]
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
@@ -205,6 +209,7 @@ class Inverted(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return self.bijection.dim
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:

@@ -35,6 +35,7 @@ class Chain(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return self.bijections[0].dim
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:

@@ -64,6 +64,7 @@ class SinhArcsinh(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return self.log_tail.shape[0]
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:

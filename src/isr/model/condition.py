@@ -26,6 +26,7 @@ class ConditionMap(eqx.Module):
 
     @property
     def n_features(self) -> int:
+        """How many numbers the subnetworks read."""
         return self.standardise.dim if self.network is None else self.network.n_outputs
 
     def __call__(self, y: Float[Array, " condition"]) -> Float[Array, " features"]:

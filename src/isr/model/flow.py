@@ -51,6 +51,20 @@ class Flow(eqx.Module):
         condition_map: Prepares y for the subnetworks; ``None`` in the unconditional and the joint form.
         noise: Standard deviation of each observed output, in y's own units; empty but in the joint form.
         n_padding: Zeros appended to x, because a coupling needs two variables at least.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> flow = Flow(Standardise((2.0,), (0.5,)))  # z = (x - 2) / 0.5
+        >>> flow
+        <flow of 1 variable: Standardise>
+        >>> flow.forward([[2.5]])
+        (array([[1.]]), array([0.69314718]))
+        >>> flow.inverse([[1.0]])[0], flow.log_prob([[2.0]]).round(3)
+        (array([[2.5]]), array([-0.226]))
+        >>> flow.sample(jax.random.key(0), 3).shape, flow.draw([[1.0]])
+        ((3, 1), array([[2.5]]))
+        >>> flow.dim, flow.condition_dim, flow.n_observed, len(flow.steps)
+        (1, 0, 0, 1)
     """
 
     bijection: AbstractBijection

@@ -44,6 +44,7 @@ class Formulas(eqx.Module):
 
     @property
     def n_outputs(self) -> int:
+        """How many outputs there are."""
         return len(self.trees) // self.stack
 
     def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:

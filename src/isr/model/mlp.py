@@ -25,14 +25,17 @@ class MLP(eqx.Module):
 
     @property
     def stack(self) -> int:
+        """How many networks run side by side."""
         return self.weights[0].shape[0]
 
     @property
     def n_inputs(self) -> int:
+        """How many inputs each has."""
         return self.weights[0].shape[2]
 
     @property
     def n_outputs(self) -> int:
+        """How many outputs each has."""
         return self.weights[-1].shape[1]
 
     def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:

@@ -24,6 +24,7 @@ class Permutation(AbstractBijection):
 
     @property
     def dim(self) -> int:
+        """How many variables it maps."""
         return len(self.order)
 
     @property

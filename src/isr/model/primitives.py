@@ -33,6 +33,11 @@ class Primitive:
         symbol: The same function on SymPy expressions.
         cost: What one use adds to the complexity of an equation.
         domain: Arguments are held inside these limits, in both forms; ``None`` leaves an end open.
+
+    Example:
+        >>> square = PRIMITIVES["square"]
+        >>> square.apply(jax.numpy.array(3.0)).item(), square.express(sympy.Symbol("x"))
+        (9.0, x**2)
     """
 
     name: str

@@ -25,7 +25,12 @@ _TAU = MASS / DRAG
 
 
 def sample_prior(n: int, random_state: RandomState = None) -> Float[np.ndarray, "n 4"]:
-    """Return ``n`` launches; heights below ground are set to 0, speeds are Poisson counts."""
+    """Return ``n`` launches; heights below ground are set to 0, speeds are Poisson counts.
+
+    Example:
+        >>> sample_prior(3, random_state=0).shape
+        (3, 4)
+    """
     rng = np.random.default_rng(random_state)
     x0 = X0_STD * rng.standard_normal(n)
     return np.column_stack([x0, *_sample_rest(n, rng)])
@@ -40,6 +45,10 @@ def flight_time(x: ArrayLike) -> Float[np.ndarray, "..."]:
     """Return the time of impact, the later root of ``height(t) = 0``.
 
     With ``τ = t k / m`` the height vanishes where ``τ = a - b exp(-τ)``, so ``τ = a + W(-b exp(-a))``.
+
+    Example:
+        >>> round(float(flight_time([0.0, 1.5, 0.8, 15.0])), 2)
+        1.91
     """
     x = np.asarray(x, dtype=float)
     rise = x[..., 3] * np.sin(x[..., 2])
@@ -51,7 +60,12 @@ def flight_time(x: ArrayLike) -> Float[np.ndarray, "..."]:
 
 
 def trajectory(x: ArrayLike, t: ArrayLike) -> Float[np.ndarray, "... 2"]:
-    """Return the position ``(distance, height)`` at times ``t``, whose shape broadcasts against ``x[..., 0]``."""
+    """Return the position ``(distance, height)`` at times ``t``, whose shape broadcasts against ``x[..., 0]``.
+
+    Example:
+        >>> trajectory([0.0, 1.5, 0.8, 15.0], 0.0).round(3)
+        array([0. , 1.5])
+    """
     x, t = np.asarray(x, dtype=float), np.asarray(t, dtype=float)
     slowed = _TAU * -np.expm1(-t / _TAU)
     along = x[..., 0] + x[..., 3] * np.cos(x[..., 2]) * slowed
@@ -74,7 +88,13 @@ def forward(x: ArrayLike) -> Float[np.ndarray, "... 1"]:
 def sample(
     n: int, *, sigma_y: float = SIGMA_Y, random_state: RandomState = None
 ) -> tuple[Float[np.ndarray, "n 4"], Float[np.ndarray, "n 1"]]:
-    """Return ``n`` pairs: launches from the prior and their impact distances with noise ``sigma_y``."""
+    """Return ``n`` pairs: launches from the prior and their impact distances with noise ``sigma_y``.
+
+    Example:
+        >>> x, y = sample(3, random_state=0)
+        >>> x.shape, y.shape
+        ((3, 4), (3, 1))
+    """
     rng = np.random.default_rng(random_state)
     x = sample_prior(n, rng)
     return x, forward(x) + sigma_y * rng.standard_normal((n, 1))

@@ -81,6 +81,12 @@ def compare_laws(
         symbols: Variables of ``found`` in the order of the columns of ``x``; ``x0``, ``x1``, … where not given.
         up_to: What is left free: ``"nothing"``, ``"sign"`` (order and signs of the equations, as for latents) or
             ``"rotation"`` (any orthogonal mix of them, which a standard normal latent cannot tell apart).
+
+    Example:
+        >>> x0, x1 = sp.symbols("x0 x1")
+        >>> data = np.random.default_rng(0).normal(size=(500, 2))
+        >>> compare_laws([-x1, 1.01 * x0], [x0, x1], data).signs
+        (1, -1)
     """
     if up_to not in ("nothing", "sign", "rotation"):
         raise ValueError(f"up_to must be 'nothing', 'sign' or 'rotation', got {up_to!r}")

@@ -52,7 +52,12 @@ def forward(x: Any) -> Any:
 
 
 def joints(x: Any) -> Any:
-    """Return the four joints of arms, rail first, as ``(..., 4, 2)`` points ``(vertical, horizontal)``."""
+    """Return the four joints of arms, rail first, as ``(..., 4, 2)`` points ``(vertical, horizontal)``.
+
+    Example:
+        >>> joints(np.zeros(4)).tolist()
+        [[0.0, 0.0], [0.0, 0.5], [0.0, 1.0], [0.0, 2.0]]
+    """
     xp = _namespace(x)
     height, a1 = x[..., 0], x[..., 1]
     a2 = a1 + x[..., 2]
@@ -69,7 +74,12 @@ def _namespace(x: Any) -> Any:
 
 
 def log_prior(x: Any) -> Any:
-    """Return the log density of the prior, ``(..., 4)`` to ``(...)``, for NumPy and JAX arrays."""
+    """Return the log density of the prior, ``(..., 4)`` to ``(...)``, for NumPy and JAX arrays.
+
+    Example:
+        >>> round(float(log_prior(np.zeros(4))), 3)
+        -0.21
+    """
     xp = _namespace(x)
     std = xp.asarray(PRIOR_STD, dtype=x.dtype).reshape((1,) * (x.ndim - 1) + (4,))
     constant = float(np.sum(np.log(_STD)) + 2 * np.log(2 * np.pi))
@@ -77,14 +87,24 @@ def log_prior(x: Any) -> Any:
 
 
 def log_likelihood(x: Any, y_star: Any, sigma_y: float = SIGMA_Y) -> Any:
-    """Return ``log N(y*; forward(x), σ_y²)``, for NumPy and JAX arrays whose shapes broadcast."""
+    """Return ``log N(y*; forward(x), σ_y²)``, for NumPy and JAX arrays whose shapes broadcast.
+
+    Example:
+        >>> round(float(log_likelihood(np.zeros(4), np.array([0.0, 2.0]))), 3)
+        7.372
+    """
     xp = _namespace(x)
     residual = (forward(x) - xp.asarray(y_star, dtype=x.dtype)) / sigma_y
     return -0.5 * xp.sum(residual**2, axis=-1) - float(np.log(2 * np.pi) + 2 * np.log(sigma_y))
 
 
 def sample_prior(n: int, random_state: RandomState = None) -> Float[np.ndarray, "n 4"]:
-    """Return ``n`` arms from the prior."""
+    """Return ``n`` arms from the prior.
+
+    Example:
+        >>> sample_prior(3, random_state=0).shape
+        (3, 4)
+    """
     return np.random.default_rng(random_state).standard_normal((n, 4)) * _STD
 
 
@@ -151,7 +171,12 @@ def sample_posterior(
 def sample_posteriors(
     y_stars: ArrayLike, n: int, *, sigma_y: float = SIGMA_Y, random_state: RandomState = None
 ) -> Float[np.ndarray, "targets n 4"]:
-    """Return ``n`` exact posterior arms for each of many end points, given as rows."""
+    """Return ``n`` exact posterior arms for each of many end points, given as rows.
+
+    Example:
+        >>> sample_posteriors([[0.0, 1.5], [0.5, 1.0]], 3, random_state=0).shape
+        (2, 3, 4)
+    """
     targets = np.asarray(y_stars, dtype=float)
     seeds = np.random.default_rng(random_state).spawn(len(targets))
     pairs = zip(targets, seeds, strict=True)
@@ -164,6 +189,10 @@ def sample_by_rejection(
     """Return prior arms whose noise-free end point falls within ``threshold`` of ``y*``, the paper's ground truth.
 
     The smaller the threshold the closer to the exact posterior, and the more simulations it takes.
+
+    Example:
+        >>> sample_by_rejection((0.0, 1.5), 2, threshold=0.3, random_state=0).samples.shape
+        (2, 4)
     """
     return rejection(sample_prior, forward, y_star, n, threshold=threshold, random_state=random_state)
 
@@ -174,6 +203,10 @@ def log_evidence(
     """Return an estimate of ``log p(y*)`` from ``n`` weighted proposals.
 
     With it ``log_prior(x) + log_likelihood(x, y*) - log_evidence(y*)`` is the posterior log density.
+
+    Example:
+        >>> round(log_evidence((0.0, 1.5), n=10_000), 1)
+        -4.3
     """
     _, weight = propose(y_star, n, sigma_y=sigma_y, random_state=random_state)
     return float(np.log(weight.sum() / n))
@@ -185,6 +218,11 @@ def propose(
     """Return weighted arms whose weighted law is the posterior, from ``n`` draws of at most two branches each.
 
     ``weight.sum() / n`` estimates ``p(y*)``.
+
+    Example:
+        >>> x, log_weights = propose((0.0, 1.5), 100, random_state=0)
+        >>> x.shape[1], len(x) == len(log_weights)
+        (4, True)
     """
     rng = np.random.default_rng(random_state)
     y_star = np.asarray(y_star, dtype=float)
@@ -287,6 +325,12 @@ def plot_arms(
         n_arms: How many faint arms to draw.
         content: Share of end points inside the contour.
         colour: Of arms and contour.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> figure, ax = plt.subplots()
+        >>> plot_arms(ax, sample_posterior((0.0, 1.5), 20, random_state=0), (0.0, 1.5))
+        >>> plt.close(figure)
     """
     arms = np.asarray(x, dtype=float)
     if log_prob is None:

@@ -38,6 +38,14 @@ class Law:
         primitives: A library, besides the constant and the identity, in which the law can be written.
         mixing: The matrix ``M`` for laws that need a learned linear layer, else ``None``.
         n_blocks: Coupling blocks that suffice, halves as in the model: the first ``dim // 2`` variables move first.
+
+    Example:
+        >>> law = LAWS["banana"]
+        >>> law.dim, law.constant_scale, law.latent
+        (2, True, (x0/2, -x0**2/5 + x1 + 4/5))
+        >>> z, log_det = law.to_latent(law.from_latent(np.zeros((1, 2))))
+        >>> z, law.log_prob(np.zeros((1, 2))).round(3), round(law.entropy, 3)
+        (array([[0., 0.]]), array([-2.851]), 3.531)
     """
 
     name: str
@@ -203,6 +211,13 @@ class Function:
         name: Of the function.
         expression: The truth, in the symbols ``x0``, ``x1``, ``x2``.
         primitives: A library, besides the constant and the identity, in which it can be written.
+
+    Example:
+        >>> function = FUNCTIONS["product"]
+        >>> function.dim, function.evaluate([[2.0, 3.0]]), function.test_set(5)[0].shape
+        (2, array([6.]), (5, 2))
+        >>> function.compare(function.expression).same
+        True
     """
 
     name: str

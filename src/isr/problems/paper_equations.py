@@ -116,7 +116,13 @@ def _log_prob(name: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def kl(name: str, truth: Density, n: int = 20_000) -> float:
-    """Return the divergence of the printed equations from a density, in nats."""
+    """Return the divergence of the printed equations from a density, in nats.
+
+    Example:
+        >>> from isr.problems.densities import BANANA
+        >>> kl("banana", BANANA, n=1000) > 0
+        True
+    """
     return truth.kl_of(lambda x: log_prob(name, x), n=n)
 
 

@@ -21,6 +21,14 @@ class Toy:
     Args:
         name: Of the problem.
         bound: Half the side of the prior box.
+
+    Example:
+        >>> toy = two_moons()
+        >>> x, y = toy.sample(3, random_state=0)
+        >>> toy.simulate(toy.sample_prior(3, random_state=0), random_state=1).shape
+        (3, 2)
+        >>> toy.log_prior(x).round(3), toy.log_likelihood(y, x).shape
+        (array([-1.386, -1.386, -1.386]), (3,))
     """
 
     name: str
@@ -84,7 +92,12 @@ class Toy:
 
 
 def gaussian_mixture(bound: float = 10.0, stds: tuple[float, float] = (1.0, 0.1)) -> Toy:
-    """Return the toy ``y ~ ½ N(x, stds[0]² I) + ½ N(x, stds[1]² I)``."""
+    """Return the toy ``y ~ ½ N(x, stds[0]² I) + ½ N(x, stds[1]² I)``.
+
+    Example:
+        >>> gaussian_mixture().name
+        'gaussian_mixture'
+    """
     widths = np.asarray(stds)
 
     def noise(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -104,7 +117,12 @@ def gaussian_mixture(bound: float = 10.0, stds: tuple[float, float] = (1.0, 0.1)
 
 
 def two_moons(bound: float = 1.0, radius: float = 0.1, width: float = 0.01, offset: float = 0.25) -> Toy:
-    """Return two moons: a noisy half circle shifted by ``(-|x0 + x1|, x1 - x0) / √2``, so that ``x`` has two images."""
+    """Return two moons: a noisy half circle shifted by ``(-|x0 + x1|, x1 - x0) / √2``, so that ``x`` has two images.
+
+    Example:
+        >>> two_moons().sample_posterior([0.0, 0.0], 3, random_state=0).shape
+        (3, 2)
+    """
 
     def noise(n: int, rng: np.random.Generator) -> np.ndarray:
         angle, r = rng.uniform(-np.pi / 2, np.pi / 2, n), radius + width * rng.standard_normal(n)

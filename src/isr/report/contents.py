@@ -29,6 +29,10 @@ class FrontPoint:
         chosen: Whether it is the model of this report.
         model: The model itself, where it is at hand; its equations are shown.
         text: Its equations as text, where only that is known.
+
+    Example:
+        >>> FrontPoint(14, 3.53, 3, chosen=True, text="z = x/2").text
+        'z = x/2'
     """
 
     complexity: float
@@ -103,6 +107,12 @@ class ReportData:
         scene: ``"kinematics"`` draws the arm of `isr.problems.kinematics`.
         y_star: The observation the explorer starts with.
         training: What the training observations were like; the explorer warns where an observation is not.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> from isr.model.flow import Flow
+        >>> ReportData(Flow(Standardise((2.0,), (0.5,))), title="Depths", x_names=("depth",)).title
+        'Depths'
     """
 
     model: Any

@@ -43,7 +43,13 @@ SCRIPTS = ("base", "page", "statistics", "likeness", "sampler", "corner", "arm",
 
 
 def render(data: ReportData) -> str:
-    """Return the page of a report as HTML."""
+    """Return the page of a report as HTML.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> render(ReportData(Flow(Standardise((2.0,), (0.5,))), title="Depths", x_names=("depth",)))[:15]
+        '<!doctype html>'
+    """
     flow = data.model if isinstance(data.model, Flow) else None
     expressions = (
         None if flow is None else extract(flow, data.x_names or None, data.y_names or None, data.units)
@@ -236,6 +242,7 @@ class Front:
 
     @property
     def shown(self) -> str:
+        """The equations of the point that is shown first."""
         return self.equations[self.picked]
 
 

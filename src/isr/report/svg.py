@@ -43,9 +43,13 @@ class Axis:
             factors = (1, 2, 5) if last - first <= 3 else (1,)
             found = [f * 10.0**p for p in range(first, last + 1) for f in factors]
         else:
-            step = _round_step((self.high - self.low) / n)
-            found = [k * step for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+            found = self._multiples(_round_step((self.high - self.low) / n))
+            if len(found) < 2:  # one value alone would not tell the scale
+                found = self._multiples(_round_step((self.high - self.low) / (2 * n)))
         return [v for v in found if self.low <= v <= self.high]
+
+    def _multiples(self, step: float) -> list[float]:
+        return [k * step for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
 
 
 def axis_of(values: Iterable[float], label: str = "", *, margin: float = 0.06, log: bool = False) -> Axis:

@@ -85,7 +85,16 @@ def load(path: str | os.PathLike[str]) -> Bundle:
 
 
 def save_bundle(bundle: Bundle, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
-    """Write a bundle to one file, in one step, and return its path."""
+    """Write a bundle to one file, in one step, and return its path.
+
+    Example:
+        >>> import tempfile
+        >>> from isr.model.affine import Standardise
+        >>> from isr.model.flow import Flow
+        >>> bundle = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",))
+        >>> save_bundle(bundle, Path(tempfile.mkdtemp()) / "depth.isr").name
+        'depth.isr'
+    """
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; give a file name inside it")
@@ -102,7 +111,16 @@ def save_bundle(bundle: Bundle, path: str | os.PathLike[str], *, overwrite: bool
 
 
 def load_bundle(path: str | os.PathLike[str]) -> Bundle:
-    """Return the bundle in a file, or raise `ModelFileError` saying what is wrong with it."""
+    """Return the bundle in a file, or raise `ModelFileError` saying what is wrong with it.
+
+    Example:
+        >>> import tempfile
+        >>> from isr.model.affine import Standardise
+        >>> from isr.model.flow import Flow
+        >>> bundle = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",))
+        >>> load_bundle(save_bundle(bundle, Path(tempfile.mkdtemp()) / "depth.isr"))
+        <saved flow of depth>
+    """
     source = Path(path)
     if source.is_dir():
         raise ModelFileError(f"{source} is a folder, not a saved model; name the file inside it")

@@ -60,6 +60,10 @@ class Bundle:
         >>> saved = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",), units={"depth": "m"}, kind="SymbolicFlow")
         >>> saved, saved.sample(3).shape
         (<saved SymbolicFlow of depth (m)>, (3, 1))
+        >>> saved.title, saved.flow.dim, saved.log_prob([[2.0]]).round(3)
+        ('SymbolicFlow of depth (m)', 1, array([-0.226]))
+        >>> saved.expressions.complexity, saved.front, saved.history, saved.errors, saved.labels
+        (5, None, None, None, {})
     """
 
     model: eqx.Module

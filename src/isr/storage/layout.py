@@ -26,7 +26,15 @@ _LONGEST_HEADER = 100_000_000
 
 
 def to_bytes(bundle: Bundle) -> bytes:
-    """Return the file of a bundle; the same bundle gives the same bytes."""
+    """Return the file of a bundle; the same bundle gives the same bytes.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> from isr.model.flow import Flow
+        >>> data = to_bytes(Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",)))
+        >>> from_bytes(data).x_names
+        ('depth',)
+    """
     tensors: dict[str, np.ndarray] = {}
     content = {
         "schema": SCHEMA,
@@ -49,7 +57,14 @@ def to_bytes(bundle: Bundle) -> bytes:
 
 
 def from_bytes(data: bytes) -> Bundle:
-    """Return the bundle whose file this is, or raise `ModelFileError`."""
+    """Return the bundle whose file this is, or raise `ModelFileError`.
+
+    Example:
+        >>> from isr.model.affine import Standardise
+        >>> from isr.model.flow import Flow
+        >>> from_bytes(to_bytes(Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",))))
+        <saved flow of depth>
+    """
     header = _checked_header(data)
     try:
         content = json.loads(json.loads(header)["__metadata__"]["isr"], parse_constant=_refuse_constant)

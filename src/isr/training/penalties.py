@@ -22,6 +22,7 @@ class AbstractPenalty(eqx.Module):
 
     @property
     def n_gates(self) -> int:
+        """How many gate parameters a weight has."""
         return 0
 
     @abstractmethod
@@ -72,6 +73,7 @@ class HardConcrete(AbstractPenalty):
 
     @property
     def n_gates(self) -> int:
+        """How many gate parameters a weight has."""
         return 1
 
     def value(self, weights: Weights, gates: Weights) -> Float[Array, ""]:

@@ -33,6 +33,8 @@ class Attenuation:
     Example:
         >>> round(Attenuation(0.2, "dB/(km Hz)").nepers_per_metre(100.0, 1600.0), 7)
         0.0023026
+        >>> Attenuation(1.0, "dB/(km Hz)").coefficients
+        (0.0, 0.0001151292546497023, 0.0)
     """
 
     value: float = 0.0
@@ -73,6 +75,11 @@ class Layer:
         density: Constant within the layer.
         attenuation: Constant within the layer, in its unit.
         name: Used in messages and plots.
+
+    Example:
+        >>> water = Layer((0.0, 50.0, 200.0), (1520.0, 1500.0, 1490.0), name="water")
+        >>> water.top, water.bottom
+        (0.0, 200.0)
     """
 
     depths: tuple[float, ...]
@@ -100,16 +107,23 @@ class Layer:
 
     @property
     def top(self) -> float:
+        """Depth of its upper face, m."""
         return self.depths[0]
 
     @property
     def bottom(self) -> float:
+        """Depth of its lower face, m."""
         return self.depths[-1]
 
 
 @dataclass(frozen=True)
 class HalfSpace:
-    """The homogeneous fluid under the layers."""
+    """The homogeneous fluid under the layers.
+
+    Example:
+        >>> HalfSpace(5200.0, density=2.66).speed
+        5200.0
+    """
 
     speed: float
     density: float = 1.0
@@ -129,6 +143,10 @@ class Array:
         range: Horizontal distance from the source to the cable at ``pivot``.
         tilt: Lean of the cable; a hydrophone sits at range + (pivot - depth) tan(tilt), its depth unchanged.
         pivot: Depth about which the cable leans; None for the deepest hydrophone.
+
+    Example:
+        >>> Array((100.0, 200.0), range=3000.0, tilt=1.0, pivot=200.0).ranges.round(2)
+        array([3001.75, 3000.  ])
     """
 
     depths: tuple[float, ...]
@@ -167,6 +185,16 @@ class Environment:
         array: Where the pressure is wanted.
         max_phase_speed: Modes with a higher phase speed are left out; None keeps every trapped mode.
         min_phase_speed: Modes with a lower phase speed are left out.
+
+    Example:
+        >>> water = Layer((0.0, 200.0), (1500.0, 1490.0))
+        >>> bottom, array = HalfSpace(1700.0, density=1.8), Array((100.0,), range=3000.0)
+        >>> shallow = Environment((water,), bottom, source_depth=60.0, array=array)
+        >>> shallow.density_at(100.0), shallow.density_at(300.0), shallow.replace(source_depth=30.0).source_depth
+        (1.0, 1.8, 30.0)
+        >>> profile, layers = shallow.plot()
+        >>> profile.get_xlabel()
+        'sound speed (m/s)'
     """
 
     layers: tuple[Layer, ...]

@@ -32,6 +32,10 @@ class Mesh:
             h^(2n). ``(1,)`` switches the extrapolation off.
         decay: Nepers by which the last mode must have decayed in the bottom before the mesh may end; the rest is
             closed by a half-space, at a relative error of about exp(-2 decay).
+
+    Example:
+        >>> Mesh(points_per_wavelength=20.0).refinements
+        (1, 2)
     """
 
     points_per_wavelength: float = 10.0
@@ -96,8 +100,9 @@ def modes(
 
     Example:
         >>> from isr.problems.geoacoustics import modes, swellex96
-        >>> len(modes(swellex96(), 49.0))
-        6
+        >>> found = modes(swellex96(), 49.0)
+        >>> len(found), bool(found.phase_speeds.max() < 1650)
+        (6, True)
     """
     check_frequencies([frequency])
     if depths is None:

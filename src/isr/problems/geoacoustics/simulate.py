@@ -58,6 +58,7 @@ class Simulation:
 
     @property
     def n_chunks(self) -> int:
+        """How many files the rows are divided into."""
         return -(-self.manifest["n"] // self.manifest["chunk_size"])
 
     def part(self, chunk: int) -> Path:

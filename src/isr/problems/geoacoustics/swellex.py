@@ -18,7 +18,15 @@ TRUTH = (216.5, 1572.368, 0.0, 23.5)
 
 @dataclass(frozen=True)
 class UniformPrior:
-    """Independent uniform parameters; those a task leaves out keep their true value."""
+    """Independent uniform parameters; those a task leaves out keep their true value.
+
+    Example:
+        >>> depths = UniformPrior(("m1",), (200.0,), (240.0,))
+        >>> depths.sample(3, np.random.default_rng(0)).shape, depths.bounds
+        ((3, 1), ((200.0, 240.0),))
+        >>> depths.contains(np.array([[210.0], [250.0]])), depths.log_prob(np.array([[210.0]])).round(3)
+        (array([ True, False]), array([-3.689]))
+    """
 
     names: tuple[str, ...]
     low: tuple[float, ...]
@@ -48,7 +56,12 @@ TASK_2 = UniformPrior(PARAMETER_NAMES, (200.5, 1532.0, -2.0, 18.5), (236.5, 1592
 
 
 def prior(task: int) -> UniformPrior:
-    """Return the paper's prior of task 1 (water depth, sediment speed) or 2 (also tilt, sediment thickness)."""
+    """Return the paper's prior of task 1 (water depth, sediment speed) or 2 (also tilt, sediment thickness).
+
+    Example:
+        >>> prior(1).names
+        ('water_depth_m', 'sediment_speed_m_s')
+    """
     if task not in (1, 2):
         raise ValueError(f"there are two tasks, 1 and 2, got {task!r}")
     return TASK_1 if task == 1 else TASK_2
@@ -91,7 +104,12 @@ def swellex96(
 
 @cache
 def hydrophone_depths() -> tuple[float, ...]:
-    """Return the depths of the 21 hydrophones."""
+    """Return the depths of the 21 hydrophones.
+
+    Example:
+        >>> len(hydrophone_depths())
+        21
+    """
     return tuple(_read("hydrophones.csv", skip=1).ravel().tolist())
 
 
@@ -105,6 +123,10 @@ def kraken_reference() -> np.ndarray:
     """Return complex pressures computed with KRAKEN, one row per environment, frequency and hydrophone.
 
     The columns are the four parameters, frequency, hydrophone depth, and real and imaginary part of the pressure.
+
+    Example:
+        >>> kraken_reference().shape
+        (588, 8)
     """
     return _read("kraken_reference.csv", skip=2)
 

@@ -1,8 +1,11 @@
 """`kill -9` at any moment costs time and nothing else: the same run begun again ends in the same bits."""
 
 import multiprocessing
+import shutil
+import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,19 +36,38 @@ def run_to_the_end(run, folder: Path, *arguments) -> float:
     return time.monotonic() - begun
 
 
-def kill_often(run, folder: Path, n_kills: int, seconds: float) -> int:
-    """Begin a run again and again and kill it at a random moment; return how many runs came to their end."""
+class Kills(NamedTuple):
+    """How many runs were killed, how many of these had kept something to go on from, and how many came to their end."""
+
+    kills: int
+    kills_in_the_middle: int
+    ends: int
+
+
+def kill_often(run, folder: Path, n_kills: int, seconds: float, whole: dict[str, bytes]) -> Kills:
+    """Begin a run again and again and kill it at random moments.
+
+    A run that comes to its end between two kills must have made ``whole``; the next one begins from nothing.
+    """
     folder.mkdir()
-    rng, n_ended = np.random.default_rng(0), 0
-    for _ in range(n_kills):
+    rng, n_killed, n_kept, n_ended = np.random.default_rng(0), 0, 0, 0
+    while n_killed < n_kills:
         process = FORK.Process(target=run, args=(str(folder),))
         process.start()
         process.join(rng.uniform(0.1, 1.0) * seconds)
-        n_ended += process.exitcode == 0
         process.kill()
         process.join()
         everything_left_is_whole(folder)
-    return n_ended
+        if process.exitcode == 0:
+            n_ended += 1
+            assert files(folder) == whole
+            shutil.rmtree(folder)
+            folder.mkdir()
+        else:
+            assert process.exitcode == -signal.SIGKILL
+            n_killed += 1
+            n_kept += any(folder.glob("rows/part-*")) or any(folder.glob("*.checkpoint"))
+    return Kills(n_killed, n_kept, n_ended)
 
 
 def everything_left_is_whole(folder: Path) -> None:
@@ -74,12 +96,13 @@ FEW = [pytest.param(run, few, id=name) for name, (run, few, _) in RUNS.items() i
 MANY = [pytest.param(run, many, id=name) for name, (run, _, many) in RUNS.items()]
 
 
-def check(run, n_kills: int, tmp_path: Path) -> int:
+def check(run, n_kills: int, tmp_path: Path) -> Kills:
     seconds = run_to_the_end(run, tmp_path / "whole")
-    n_ended = kill_often(run, tmp_path / "killed", n_kills, seconds)
+    whole = files(tmp_path / "whole")
+    found = kill_often(run, tmp_path / "killed", n_kills, seconds, whole)
     run_to_the_end(run, tmp_path / "killed")
-    assert files(tmp_path / "killed") == files(tmp_path / "whole")
-    return n_ended
+    assert files(tmp_path / "killed") == whole
+    return found
 
 
 @pytest.mark.parametrize(("run", "n_kills"), FEW)
@@ -89,8 +112,11 @@ def test_a_run_killed_a_few_times_ends_in_the_same_bits(run, n_kills, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("run", "n_kills"), MANY)
-def test_a_run_killed_at_many_random_moments_ends_in_the_same_bits(run, n_kills, tmp_path):
-    assert check(run, n_kills, tmp_path) < n_kills, "no run was killed before its end"
+def test_a_run_killed_at_many_random_moments_ends_in_the_same_bits(run, n_kills, tmp_path, record_property):
+    found = check(run, n_kills, tmp_path)
+    for name, number in found._asdict().items():
+        record_property(name, number)
+    assert found.kills_in_the_middle, "no run had begun its work when it was killed"
 
 
 @pytest.mark.parametrize("overwrite", [True, False])

@@ -1,6 +1,6 @@
 """Run the long checks of robustness and keep what each test gave as a JSON row, with a table of them all.
 
-    python scripts/long_checks.py [kills interrupts cluster ...] [--cases 17000] [--seed 0] [--workers 1]
+    python scripts/long_checks.py [kills interrupts cluster ...] [--cases 17000] [--seed 0] [--only words]
 
 Every check is a set of tests. A row holds test, outcome, seconds, what the test recorded (kills, cases, memory),
 command, seed, commit, versions and machine. The table counts the last row of every test.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from isr.reproduce.records import append, latest, read
+from isr.reproduce.records import append, latest, provenance, read
 
 ROOT = Path(__file__).parent.parent
 CHECKS: dict[str, tuple[str, ...]] = {
@@ -44,6 +44,7 @@ def main() -> int:
         "--cases", type=int, default=17_000, help="of a cheap fuzz test; 6.2 times as many in all"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the fuzz cases; all other seeds are fixed")
+    parser.add_argument("--only", default="", help="words of the names of the tests to run, as pytest's -k")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "robustness.jsonl")
     arguments = parser.parse_args()
@@ -52,18 +53,21 @@ def main() -> int:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(CHECKS)}")
     n_failed = 0
     for check in arguments.checks or CHECKS:
-        for row in run(check, arguments.cases, arguments.seed, arguments.workers):
+        for row in run(check, arguments.only, arguments.cases, arguments.seed, arguments.workers):
             append(arguments.out, row)
             n_failed += row["outcome"] == "failed"
     arguments.out.with_suffix(".md").write_text(table(read(arguments.out)), encoding="utf-8")
     return 1 if n_failed else 0
 
 
-def run(check: str, cases: int, seed: int, workers: int) -> list[dict[str, Any]]:
+def run(check: str, only: str, cases: int, seed: int, workers: int) -> list[dict[str, Any]]:
     """Run the tests of a check and return a row for each."""
+    again = f"python scripts/long_checks.py {check!r}" + (f" --cases {cases}" if check == "fuzz" else "")
+    about = {"check": check, "command": again, "seed": seed, "commit": provenance()["commit"]}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         options = ["-n", str(workers)] if workers > 1 else []
+        options += ["-k", only] if only else []
         environment = dict(os.environ)
         if check == "fuzz":
             options += [f"--hypothesis-seed={seed}", "--hypothesis-show-statistics"]
@@ -72,8 +76,6 @@ def run(check: str, cases: int, seed: int, workers: int) -> list[dict[str, Any]]
         output = told(
             [sys.executable, "-m", *command, "-v", f"--junit-xml={report}"], cwd=ROOT, env=environment
         )
-        again = f"python scripts/long_checks.py {check!r}" + (f" --cases {cases}" if check == "fuzz" else "")
-        about = {"check": check, "command": again, "seed": seed}
         tried = cases_tried(output)
         rows = outcomes(report)
     return [about | row | ({"cases": tried[row["test"]]} if row["test"] in tried else {}) for row in rows]

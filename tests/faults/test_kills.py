@@ -32,6 +32,8 @@ def run_to_the_end(run, folder: Path, *arguments) -> float:
     process = FORK.Process(target=run, args=(str(folder), *arguments))
     process.start()
     process.join(300)
+    process.kill()  # one that hangs must not stay behind
+    process.join()
     assert process.exitcode == 0
     return time.monotonic() - begun
 

@@ -9,6 +9,7 @@ command, seed, commit, versions and machine. The table counts the last row of ev
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import subprocess
@@ -32,6 +33,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "numerics": ("tests/estimators/test_numerics.py",),
     "rows on disk": ("tests/estimators/test_streams.py",),
     "fuzz": ("tests/fuzz",),
+    "guided fuzz": ("scripts/fuzz_readers.py",),
 }  # fmt: skip
 
 
@@ -62,33 +64,50 @@ def main() -> int:
 
 def run(check: str, only: str, cases: int, seed: int, workers: int) -> list[dict[str, Any]]:
     """Run the tests of a check and return a row for each."""
-    again = f"python scripts/long_checks.py {check!r}" + (f" --cases {cases}" if check == "fuzz" else "")
+    again = f"python scripts/long_checks.py {check!r}" + (f" --cases {cases}" if "fuzz" in check else "")
     about = {"check": check, "command": again, "seed": seed, "commit": provenance()["commit"]}
+    if check == "guided fuzz":
+        return [about | guided(cases, seed)]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        options = ["-n", str(workers)] if workers > 1 else []
+        options = ["-v", f"--junit-xml={report}", "-o", "junit_family=xunit1"]
+        options += ["-n", str(workers)] if workers > 1 else []
         options += ["-k", only] if only else []
         environment = dict(os.environ)
         if check == "fuzz":
             options += [f"--hypothesis-seed={seed}", "--hypothesis-show-statistics"]
             environment["ISR_FUZZ_EXAMPLES"] = str(cases)
-        command = ["pytest", *CHECKS[check], *options]
-        output = told(
-            [sys.executable, "-m", *command, "-v", f"--junit-xml={report}"], cwd=ROOT, env=environment
-        )
+        output, _ = told("-m", "pytest", *CHECKS[check], *options, env=environment)
         tried = cases_tried(output)
         rows = outcomes(report)
     return [about | row | ({"cases": tried[row["test"]]} if row["test"] in tried else {}) for row in rows]
 
 
-def told(command: list[str], **options: Any) -> str:
-    """Return what a command prints, which is shown as it comes."""
+def guided(cases: int, seed: int) -> dict[str, Any]:
+    """Return the row of a search that is guided by coverage; it needs Atheris."""
+    row: dict[str, Any] = {"test": "fuzz_readers", "seconds": 0.0}
+    if importlib.util.find_spec("atheris") is None:
+        return row | {"outcome": "skipped"}
+    with tempfile.TemporaryDirectory() as folder:
+        # LibFuzzer takes a seed of 0 for none.
+        options = (f"-runs={cases}", f"-seed={seed + 1}", f"-artifact_prefix={folder}/")
+        output, code = told(*CHECKS["guided fuzz"], *options, stderr=subprocess.STDOUT)
+    done = re.search(r"Done (\d+) runs in (\d+) second", output)
+    if done:
+        row |= {"cases": int(done[1]), "seconds": float(done[2])}
+    return row | {"outcome": "failed" if code or not done else "passed"}
+
+
+def told(*arguments: str, **options: Any) -> tuple[str, int]:
+    """Run Python, show what it prints as it comes, and return that and the exit code."""
     lines = []
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, **options) as process:
+    with subprocess.Popen(
+        [sys.executable, *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE, **options
+    ) as process:
         for line in process.stdout or ():
             print(line, end="", flush=True)
             lines.append(line)
-    return "".join(lines)
+    return "".join(lines), process.returncode
 
 
 def outcomes(report: Path) -> list[dict[str, Any]]:
@@ -113,7 +132,7 @@ def cases_tried(output: str) -> dict[str, int]:
     test = ""
     for line in output.splitlines():
         head = re.match(r"\S+::(\S+):$", line)
-        count = re.match(r"\s+- (\d+) passing examples, (\d+) failing examples", line)
+        count = re.match(r"\s+- (\d+) passing(?: examples)?, (\d+) failing", line)
         if head:
             test = head[1]
         elif count:

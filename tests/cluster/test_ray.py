@@ -1,4 +1,4 @@
-"""Ray's backend of joblib changes where things run, never what comes out: worker processes of a real Ray on loopback."""
+"""Ray's backend of joblib changes where things run, never what comes out: worker processes of a real Ray."""
 
 import os
 
@@ -21,7 +21,7 @@ PRIOR = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}
 
 @pytest.fixture(scope="module")
 def ray():
-    """Ray with two workers, and its backend registered; it takes the environment of this process along."""
+    """Ray with two workers, and its backend registered."""
     ray = pytest.importorskip("ray")
     register_ray = pytest.importorskip("ray.util.joblib").register_ray
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
@@ -57,7 +57,8 @@ def test_restarts_of_an_estimator_are_those_of_threads(ray):
 
     def fitted():
         return isr.SymbolicFlow(
-            n_layers=1, n_restarts=2, n_jobs=2, penalty=None, effort=Effort(60, 0, 0), random_state=0, verbose=False,
+            n_layers=1, n_restarts=3, n_jobs=3,  # more shares than Ray has workers
+            penalty=None, effort=Effort(60, 0, 0), random_state=0, verbose=False,
         ).fit(x)  # fmt: skip
 
     here = fitted()

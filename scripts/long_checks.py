@@ -27,7 +27,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "kills": ("tests/faults/test_kills.py", "-m", "slow"),
     "full and read-only disks": ("tests/faults/test_whole_files.py",),
     "interrupts": ("tests/cli/test_interrupts.py", "tests/cli/test_fit.py", "tests/estimators/test_symbolic_flow.py",
-                   "-k", "signal or terminated or max_time or early"),
+                   "-k", "signal or terminated or running_out_of_time or fitted_saved_and_shown"),
     "cluster": ("tests/cluster",),
     "devices": ("tests/training/test_devices.py",),
     "numerics": ("tests/estimators/test_numerics.py",),

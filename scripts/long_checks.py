@@ -85,7 +85,7 @@ def run(check: str, only: str, cases: int, seed: int, workers: int) -> list[dict
 
 def guided(cases: int, seed: int) -> dict[str, Any]:
     """Return the row of a search that is guided by coverage; it needs Atheris."""
-    row: dict[str, Any] = {"test": "fuzz_readers", "seconds": 0.0}
+    row: dict[str, Any] = {"file": "fuzz_readers", "test": "search", "seconds": 0.0}
     if importlib.util.find_spec("atheris") is None:
         return row | {"outcome": "skipped"}
     with tempfile.TemporaryDirectory() as folder:
@@ -114,6 +114,7 @@ def outcomes(report: Path) -> list[dict[str, Any]]:
     """Return name, outcome, seconds and recorded properties of every test in a JUnit report."""
     return [
         {
+            "file": case.get("classname", "").rpartition(".")[2],
             "test": case.get("name", ""),
             "outcome": next((o for tag, o in _OUTCOMES.items() if case.find(tag) is not None), "passed"),
             "seconds": float(case.get("time", 0)),
@@ -146,7 +147,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "| check | tests | passed | skipped | failed | what was tried | minutes | commit |",
         "|---|" + "---|" * 7,
     ]
-    last = latest(rows, "check", "test")
+    last = latest(rows, "check", "file", "test")
     for check in dict.fromkeys(row["check"] for row in last):
         own = [row for row in last if row["check"] == check]
         counts = [

@@ -58,4 +58,7 @@ def _gives_one_by_one(prefer: str | None) -> bool:
 
 def _at_most_all(n_jobs: int | None) -> int:
     """Ray refuses more workers than its cluster has; others wait their turn anyway."""
-    return min(joblib.effective_n_jobs(n_jobs), joblib.effective_n_jobs(-1))
+    count: Any = (
+        joblib.effective_n_jobs
+    )  # its signature does not tell of None, the number that the user configured
+    return min(count(n_jobs), count(-1))

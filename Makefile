@@ -71,7 +71,8 @@ oldest newest: $(READY)
 
 audit: $(READY)
 	$(BIN)/python scripts/licences.py
-	@if $(BIN)/python -c "import pip_audit" 2>/dev/null; then $(BIN)/python -m pip_audit --skip-editable; \
+	@if $(BIN)/python -c "import pip_audit" 2>/dev/null; then \
+		$(BIN)/python -m pip_audit --strict --disable-pip --no-deps -r constraints.txt; \
 	else echo "pip-audit is not installed: pip install pip-audit to look for known vulnerabilities"; fi
 
 clean:

@@ -47,12 +47,15 @@ def test_a_real_process_that_is_terminated_leaves_its_model(tmp_path):
         [sys.executable, "-m", "isr.cli", *command],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 300
-    while not (tmp_path / "part").exists() and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=300)
+    try:
+        deadline = time.monotonic() + 300
+        while not (tmp_path / "part").exists() and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=300)
+    finally:
+        process.kill()
     assert process.returncode == 0, err
     assert "Traceback" not in err
     assert "stopped by SIGTERM" in err

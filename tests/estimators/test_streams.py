@@ -100,7 +100,7 @@ FIT = """
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_file(tmp_path):
+def test_memory_does_not_grow_with_the_file(tmp_path, record_property):
     used = {}
     for n in (300_000, 6_000_000):
         path = tmp_path / f"{n}.parquet"
@@ -117,6 +117,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         )
         assert done.returncode == 0, done.stderr[-3000:]
         used[n] = int(done.stdout)
+        record_property(f"memory_mb_of_{n}_rows", used[n])
     # The larger file holds 137 MB more of doubles; a fit in memory would need several copies of them.
     assert used[6_000_000] - used[300_000] < 60, used
 

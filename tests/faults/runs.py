@@ -14,7 +14,7 @@ def train_population(folder: str) -> None:
     import jax
     import jax.numpy as jnp
 
-    from isr.inference.simulation_folder import write_arrays
+    from isr.data.whole_files import write_arrays
     from isr.training import population
     from isr.training.loop import Phase
     from isr.training.monitor import Monitor
@@ -53,8 +53,8 @@ def waves(x: np.ndarray) -> np.ndarray:
 
 def simulate_rows(folder: str) -> None:
     """Simulate 60 chunks into a folder."""
+    from isr.data.whole_files import write_arrays
     from isr.inference.simulation import simulate
-    from isr.inference.simulation_folder import write_arrays
 
     prior = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}
     found = simulate(
@@ -65,7 +65,7 @@ def simulate_rows(folder: str) -> None:
 
 def simulate_pressures(folder: str) -> None:
     """Simulate 25 chunks of geoacoustic pressures into a folder, with two threads."""
-    from isr.inference.simulation_folder import write_arrays
+    from isr.data.whole_files import write_arrays
     from isr.problems.geoacoustics import prior, simulate
 
     found = simulate(

@@ -27,7 +27,10 @@ def begin(*arguments, n_devices=1):
 
 
 def output(process):
-    out, err = process.communicate(timeout=400)
+    try:
+        out, err = process.communicate(timeout=400)
+    finally:
+        process.kill()
     assert process.returncode == 0, err[-3000:]
     return out
 

@@ -7,13 +7,13 @@ the draws are the same with any number of workers on any backend of joblib.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import joblib
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from isr.data.workers import as_they_end
 from isr.inference.progress import progress_bar
 
 Draw = Callable[[np.ndarray, int, int], ArrayLike]
@@ -53,10 +53,9 @@ def draw_posteriors(
         joblib.delayed(_one)(draw, number, y, n_draws, int(seed))
         for number, (y, seed) in enumerate(zip(rows, seeds, strict=True))
     )
-    workers: Any = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     found: dict[int, np.ndarray] = {}
     with progress_bar(len(rows), "posteriors", progress) as advance:
-        for number, drawn in workers(jobs):
+        for number, drawn in as_they_end(jobs, n_jobs=n_jobs):
             found[number] = drawn
             advance(1)
     return np.stack([found[number] for number in range(len(rows))])

@@ -17,6 +17,7 @@ import joblib
 import numpy as np
 from jaxtyping import Float, Num
 
+from isr.data.workers import as_they_end
 from isr.inference.evaluation import Simulator, check_widths, evaluate
 from isr.inference.priors import Prior, parse_prior
 from isr.inference.progress import progress_bar
@@ -117,9 +118,8 @@ def simulate(
     chunks = _reuse(store, sizes, draw)
     todo = [number for number in range(len(sizes)) if number not in chunks]
     jobs = (joblib.delayed(_run)(draw, simulator, number, sizes[number]) for number in todo)
-    workers: Any = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     with progress_bar(len(todo), "simulations", progress) as advance:
-        for number, chunk in workers(jobs):
+        for number, chunk in as_they_end(jobs, n_jobs=n_jobs):
             chunks[number] = chunk
             # A chunk without a single success tells of a broken simulator and is tried again next time.
             if store is not None and None in chunk.reasons:

@@ -25,10 +25,14 @@ def provenance() -> dict[str, Any]:
 
 
 def append(path: Path, row: dict[str, Any]) -> None:
-    """Add one row to a file of JSON rows."""
+    """Add one row to a file of JSON rows; a commit that it names already stays, for work goes on during long runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        file.write(json.dumps({**row, **provenance()}, default=_plain) + "\n")
+        file.write(json.dumps({**row, **provenance(), **_own_commit(row)}, default=_plain) + "\n")
+
+
+def _own_commit(row: dict[str, Any]) -> dict[str, Any]:
+    return {"commit": row["commit"]} if "commit" in row else {}
 
 
 def read(path: Path) -> list[dict[str, Any]]:

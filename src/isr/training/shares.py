@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ import joblib
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from isr.data.workers import all_together
 from isr.training.blocks import Blocks
 from isr.training.cache import keep_compiled_programs
 from isr.training.history import History
@@ -72,8 +72,7 @@ def train_shared(
     if n_shares == 1:
         return share(0)
     jobs = (joblib.delayed(share)(number) for number in range(n_shares))
-    workers: Any = joblib.Parallel(n_jobs=n_shares, prefer="threads")
-    return _joined(workers(jobs))
+    return _joined(all_together(jobs, n_jobs=n_shares, prefer="threads"))
 
 
 def _n_shares(n_jobs: int | None) -> int:

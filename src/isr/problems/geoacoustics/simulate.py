@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isr.data.whole_files import make_folder, write_whole
+from isr.data.workers import as_they_end
 from isr.inference.progress import progress_bar
 from isr.inference.simulation_folder import write_table
 from isr.problems.geoacoustics.environment import Environment
@@ -158,9 +159,8 @@ def simulate(
     simulation = _claim(Path(directory), json.loads(json.dumps(wanted)))
     todo = simulation.missing()
     jobs = (joblib.delayed(_run_chunk)(simulation, chunk, prior, build, mesh) for chunk in todo)
-    workers = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator_unordered")
     with progress_bar(len(todo), "chunks", progress) as advance:
-        for _ in workers(jobs):
+        for _ in as_they_end(jobs, n_jobs=n_jobs, prefer="threads"):
             advance(1)
     return simulation
 

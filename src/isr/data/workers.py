@@ -1,0 +1,64 @@
+"""Many calls shared out among joblib's workers: threads, processes, or a cluster through joblib's backends.
+
+Everything in isr that runs many times goes through here. Where the calls run is the user's choice
+(``with joblib.parallel_config("dask"): ...``); what they give must not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import joblib
+from joblib.parallel import get_active_backend
+
+# Calls for each worker before the next ones are handed out, on backends that give all results back together.
+BLOCK = 4
+
+
+def as_they_end(
+    calls: Iterable[Any], *, n_jobs: int | None = None, prefer: str | None = None
+) -> Iterator[Any]:
+    """Yield what each call gives, the first that ends first.
+
+    Some backends (Ray's, ``multiprocessing``) cannot give results back one by one; there they come in blocks of a few
+    for each worker.
+
+    Args:
+        calls: Made by ``joblib.delayed``.
+        n_jobs: Workers, as joblib counts them.
+        prefer: ``"threads"`` or ``"processes"``, where the user has not chosen a backend.
+
+    Example:
+        >>> sorted(as_they_end((joblib.delayed(abs)(n) for n in (-3, 1, -2)), n_jobs=2, prefer="threads"))
+        [1, 2, 3]
+    """
+    if _gives_one_by_one(prefer):
+        workers: Any = joblib.Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator_unordered")
+        yield from workers(calls)
+        return
+    remaining, n_workers = iter(calls), _at_most_all(n_jobs)
+    with joblib.Parallel(n_jobs=n_workers, prefer=prefer) as block_by_block:
+        while block := list(islice(remaining, BLOCK * n_workers)):
+            yield from block_by_block(block)
+
+
+def all_together(calls: Iterable[Any], *, n_jobs: int, prefer: str | None = None) -> list[Any]:
+    """Return what each call gives, in their order; the arguments are those of `as_they_end`."""
+    n_workers = n_jobs if _gives_one_by_one(prefer) else _at_most_all(n_jobs)
+    workers: Any = joblib.Parallel(n_jobs=n_workers, prefer=prefer)
+    return workers(calls)
+
+
+def _gives_one_by_one(prefer: str | None) -> bool:
+    backend, _ = get_active_backend(prefer=prefer)
+    return getattr(backend, "supports_return_generator", False)
+
+
+def _at_most_all(n_jobs: int | None) -> int:
+    """Ray refuses more workers than its cluster has; others wait their turn anyway."""
+    count: Any = (
+        joblib.effective_n_jobs
+    )  # its signature does not tell of None, the number that the user configured
+    return min(count(n_jobs), count(-1))

@@ -1,0 +1,66 @@
+"""Calls shared out among joblib's workers: every backend gives the same, also those that know less than others."""
+
+import joblib
+import numpy as np
+import pytest
+from joblib.parallel import ThreadingBackend
+from numpy.testing import assert_array_equal
+
+from isr.data.workers import BLOCK, all_together, as_they_end
+from isr.inference.many_posteriors import draw_posteriors
+from isr.inference.simulation import simulate
+
+
+class Plain(ThreadingBackend):
+    """As Ray's: gives no result before all are there, and refuses more workers than it has."""
+
+    supports_return_generator = False
+
+    def effective_n_jobs(self, n_jobs):
+        return 2 if n_jobs == -1 else super().effective_n_jobs(n_jobs)
+
+    def configure(self, n_jobs=1, parallel=None, **options):
+        if n_jobs > 2:
+            raise ValueError(f"{n_jobs} workers on a cluster of 2")
+        return super().configure(n_jobs, parallel, **options)
+
+
+joblib.register_parallel_backend("plain", Plain)
+
+
+def squares(n, begun=None):
+    def square(number):
+        if begun is not None:
+            begun.append(number)
+        return number**2
+
+    return (joblib.delayed(square)(number) for number in range(n))
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1, 2, 7, -1])
+@pytest.mark.parametrize("backend", ["threading", "plain"])
+def test_every_call_is_made_once_whatever_the_backend(backend, n_jobs):
+    with joblib.parallel_config(backend):
+        assert sorted(as_they_end(squares(23), n_jobs=n_jobs)) == [n**2 for n in range(23)]
+        assert all_together(squares(23), n_jobs=7, prefer="threads") == [n**2 for n in range(23)]
+        assert list(as_they_end(squares(0), n_jobs=n_jobs)) == []
+
+
+def test_a_backend_that_gives_all_results_together_works_block_by_block():
+    begun = []
+    with joblib.parallel_config("plain", n_jobs=-1):
+        found = as_they_end(squares(100, begun))
+        assert [next(found) for _ in range(3)] == [0, 1, 4]
+        assert sorted(begun) == list(range(2 * BLOCK))
+        found.close()
+
+
+def test_simulations_and_posteriors_are_the_same_on_a_backend_that_knows_less():
+    def draw(y, n_draws, seed):
+        return np.random.default_rng(seed).normal(y, 0.1, (n_draws, 2))
+
+    prior, y = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}, np.zeros((9, 2))
+    alone = simulate(prior, np.sin, 205, chunk_size=10), draw_posteriors(draw, y, 10)
+    with joblib.parallel_config("plain", n_jobs=2):
+        assert_array_equal(simulate(prior, np.sin, 205, chunk_size=10).y, alone[0].y)
+        assert_array_equal(draw_posteriors(draw, y, 10), alone[1])

@@ -61,6 +61,7 @@ class Size:
     Args:
         n_simulations: Environments simulated for training.
         hydrophone: Training of the one-hydrophone models.
+        condensed: Training of the one with a conditioning network; as long as the cINN takes.
         sparse: Training of the sparse one.
         array: Training of the amortised model of the array.
         refined: Training of each truncated round.
@@ -74,6 +75,7 @@ class Size:
 
     n_simulations: int
     hydrophone: Effort
+    condensed: Effort
     sparse: Effort
     array: Effort
     refined: Effort
@@ -87,13 +89,14 @@ class Size:
 
 # Five blocks of four layers, batches of 200 and a hydrophone an example are the paper's.
 FULL = Size(
-    50_000, Effort(12_000, 12_000, 0, peak=2e-3), Effort(8_000, 12_000, 4_000, peak=3e-3),
-    Effort(30_000, 0, 0, peak=2e-3), Effort(4_000, 0, 0, peak=3e-3), 5_000, 20, 500, (720, 60), 50_000,
+    50_000, Effort(12_000, 12_000, 0, peak=2e-3), Effort(20_000, 20_000, 0, peak=2e-3),
+    Effort(8_000, 12_000, 4_000, peak=3e-3), Effort(30_000, 0, 0, peak=2e-3), Effort(4_000, 0, 0, peak=3e-3), 5_000, 20,
+    500, (720, 60), 50_000,
     {"n_blocks": 5, "n_layers": 4},
 )  # fmt: skip
 QUICK = Size(
-    2_000, Effort(500, 0, 0, peak=2e-3), Effort(300, 300, 100, peak=3e-3), Effort(800, 0, 0, peak=2e-3),
-    Effort(800, 0, 0, peak=3e-3), 1_000, 1, 100, (120, 20), 2_000,
+    2_000, Effort(500, 0, 0, peak=2e-3), Effort(500, 0, 0, peak=2e-3), Effort(300, 300, 100, peak=3e-3),
+    Effort(800, 0, 0, peak=2e-3), Effort(800, 0, 0, peak=3e-3), 1_000, 1, 100, (120, 20), 2_000,
     {"n_blocks": 2, "n_layers": 1},
 )  # fmt: skip
 N_DRAWS = 1000
@@ -197,8 +200,11 @@ class Experiment:
 
     def _hydrophone(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         kind, more = MODELS[name]
-        effort = self.size.sparse if name == "cISR sparse" else self.size.hydrophone
-        options = {**COMMON, **self.size.shape, "effort": effort, "random_state": self.seed, **more}
+        efforts = {"cISR condensed": self.size.condensed, "cISR sparse": self.size.sparse}
+        options = {
+            **COMMON, **self.size.shape, "effort": efforts.get(name, self.size.hydrophone),
+            "random_state": self.seed, **more,
+        }  # fmt: skip
         m, p = self.training()
         y = tasks.hydrophone_rows(p)
         x, y = np.repeat(m, y.shape[1], axis=0), y.reshape(-1, y.shape[2])

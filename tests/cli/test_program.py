@@ -47,7 +47,7 @@ def test_help_lists_the_commands(capsys):
 )
 def test_a_mistake_in_the_input_is_one_line_and_exit_code_2(error, failing_demo, capsys):
     failing_demo(error)
-    assert run(capsys, "demo") == (2, "", "error: wrong width\n")
+    assert run(capsys, "demo", "--force") == (2, "", "error: wrong width\n")
 
 
 def test_the_demonstration_keeps_what_is_there(failing_demo, capsys, tmp_path):
@@ -65,7 +65,7 @@ def test_isr_alone_prints_its_help_and_no_error(capsys):
     assert "Usage" in out
 
 
-@pytest.mark.parametrize("arguments", [["--debug", "demo"], ["demo", "--debug"]])
+@pytest.mark.parametrize("arguments", [["--debug", "demo", "--force"], ["demo", "--force", "--debug"]])
 def test_debug_shows_the_traceback_wherever_it_stands(arguments, failing_demo):
     failing_demo(ValueError("wrong width"))
     with pytest.raises(ValueError, match="wrong width"):
@@ -74,7 +74,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(arguments, failing_demo):
 
 def test_a_fault_of_ours_is_not_dressed_as_a_mistake_of_the_user(failing_demo, capsys):
     failing_demo(KeyError("inside"))
-    code, _, err = run(capsys, "demo")
+    code, _, err = run(capsys, "demo", "--force")
     assert code == 1
     assert err.startswith("error: unexpected KeyError: 'inside'; this is a fault of isr")
 
@@ -87,19 +87,19 @@ def test_an_unknown_command_is_refused_in_one_line(capsys):
 
 def test_an_interrupt_has_its_own_exit_code(failing_demo, capsys):
     failing_demo(KeyboardInterrupt())
-    assert run(capsys, "demo") == (130, "", "error: interrupted\n")
+    assert run(capsys, "demo", "--force") == (130, "", "error: interrupted\n")
 
 
 def test_a_fit_without_a_model_has_its_own_exit_code(failing_demo, capsys):
     failing_demo(FloatingPointError("every restart diverged"))
-    assert run(capsys, "demo") == (3, "", "error: every restart diverged\n")
+    assert run(capsys, "demo", "--force") == (3, "", "error: every restart diverged\n")
 
 
 def test_a_warning_is_one_line_on_stderr(monkeypatch, capsys):
     demo = types.ModuleType("isr.demo")
     demo.run = lambda *_, **__: warnings.warn("mind\n  the gap", stacklevel=1)
     monkeypatch.setitem(sys.modules, "isr.demo", demo)
-    assert run(capsys, "demo") == (0, "", "warning: mind the gap\n")
+    assert run(capsys, "demo", "--force") == (0, "", "warning: mind the gap\n")
 
 
 @pytest.mark.parametrize("command", [c.name or c.callback.__name__ for c in app.registered_commands])

@@ -29,7 +29,14 @@ FLOWS = {
     "waves": (lambda k: build_flow(k, 2, architecture=Architecture(1, 2, library=("sin", "cos", "product"))), None),
     "polar": (lambda k: build_flow(k, 2, architecture=Architecture(1, 1, charts=("polar",))), None),
 }  # fmt: skip
-each_flow = pytest.mark.parametrize(("make", "y"), FLOWS.values(), ids=FLOWS.keys())
+QUICK = ("conditional", "bounded", "skipping")
+each_flow = pytest.mark.parametrize(
+    ("make", "y"),
+    [
+        pytest.param(*flow, id=name, marks=[] if name in QUICK else pytest.mark.slow)
+        for name, flow in FLOWS.items()
+    ],
+)
 
 
 @each_flow

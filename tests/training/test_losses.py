@@ -32,7 +32,7 @@ def test_only_an_output_is_widened_and_only_in_training(form, is_widened):
     batch = {"x": jnp.asarray(rng.normal(size=(3, 64)), jnp.float32), "y": jnp.zeros((2, 64), jnp.float32)}
 
     def loss(rate: float, highest_rate: float) -> float:
-        objective = make_objective(restore, jitter=JITTER, highest_rate=highest_rate)
+        objective = jax.jit(make_objective(restore, jitter=JITTER, highest_rate=highest_rate))
         return float(objective(weights.astype(jnp.float32), batch, jax.random.key(1), Moment(0, rate)))
 
     plain = loss(0.0, np.inf)

@@ -25,6 +25,7 @@ from isr.model.coupling import Coupling
 from isr.model.flow import Flow
 from isr.model.formula import Formulas
 from isr.model.parameters import cast, flatten, n_constants
+from isr.model.programs import compiled
 from isr.pruning.front import Point, choose, pareto
 from isr.pruning.opening import functions_of, open_flow, tidy
 from isr.pruning.refit import flow_row_loss
@@ -172,14 +173,13 @@ def _settled(member: Flow, rows: Rows) -> Flow:
     if not member.n_observed:
         return member
     arrays = rows.standard(held_out=True, n_padding=member.n_padding)
-    latent = _latents(cast(member, jnp.float64), jnp.asarray(arrays["x"]))
+    latent = compiled(_latents, member)(cast(member, jnp.float64), jnp.asarray(arrays["x"]))
     residual = np.asarray(latent)[: member.n_observed] - arrays["y"]
     noise = np.sqrt(np.maximum(np.mean(residual**2, axis=1), LEAST_VARIANCE))
     noise = np.where(np.isfinite(noise), noise, 1.0)
     return Flow(member.bijection, None, tuple(float(s) for s in noise), member.n_padding)
 
 
-@eqx.filter_jit
 def _latents(flow: Flow, x: jax.Array) -> jax.Array:
     return flow.latent_columns(x)[0]
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from isr.model.parameters import cast, flatten
+from isr.model.programs import compiled
 from isr.pruning.eliminate import eliminate
 from isr.pruning.front import Point
 from isr.pruning.refit import Fit, RowLoss
@@ -111,7 +111,8 @@ def row_losses(model: Any, row_loss: RowLoss, data: dict[str, np.ndarray]) -> np
     """Return the loss of every row in double precision."""
     with jax.enable_x64(True):
         arrays = {name: jnp.asarray(v, jnp.float64) for name, v in data.items() if name != "weight"}
-        return np.asarray(_row_losses(cast(model, jnp.float64), arrays, row_loss))
+        model = cast(model, jnp.float64)
+        return np.asarray(compiled(_row_losses, model, row_loss)(model, arrays))
 
 
 def mean_loss(rows: np.ndarray, data: dict[str, np.ndarray]) -> float:
@@ -119,8 +120,7 @@ def mean_loss(rows: np.ndarray, data: dict[str, np.ndarray]) -> float:
     return float(np.average(rows, weights=data["weight"][0] if "weight" in data else None))
 
 
-@eqx.filter_jit
-def _row_losses(model: Any, arrays: dict[str, jax.Array], row_loss: RowLoss) -> jax.Array:
+def _row_losses(row_loss: RowLoss, model: Any, arrays: dict[str, jax.Array]) -> jax.Array:
     return row_loss(model, arrays)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +14,7 @@ from scipy.stats import chi2
 from isr.inference.coordinates import Coordinates
 from isr.model.flow import Flow
 from isr.model.parameters import cast
+from isr.model.programs import compiled
 
 REACH = 0.98
 """The maximum is sought in the ball of the latent that holds this share of all draws; beyond, where hardly a draw goes,
@@ -93,7 +93,8 @@ def _objective(
     inner = cast(coordinates.flow, jnp.float64)
     at = None if coordinates.y is None else jnp.asarray(coordinates.y[0])
     mean, scale = coordinates.base()
-    step = partial(_value_and_slope, model, inner, jnp.asarray(y), at, jnp.asarray(mean), jnp.asarray(scale))
+    program = compiled(_value_and_slope, (model, inner))
+    step = partial(program, model, inner, jnp.asarray(y), at, jnp.asarray(mean), jnp.asarray(scale))
 
     def objective(e: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         point = jnp.asarray(e)
@@ -109,7 +110,6 @@ def _objective(
     return objective
 
 
-@eqx.filter_jit
 def _value_and_slope(
     flow: Flow | None, inner: Flow, y: Any, at: Any, mean: Any, scale: Any, point: Any, extra_slope: Any
 ) -> tuple[Any, Any, Any]:

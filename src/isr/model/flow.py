@@ -29,6 +29,7 @@ from isr.model.bijection import (
 from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
 from isr.model.parameters import cast
+from isr.model.programs import compiled
 from isr.model.unrolled import unroll
 
 CHUNK = 16_384
@@ -273,7 +274,7 @@ class Flow(eqx.Module):
         if precision == "single" or len(rows) >= LEAST_UNROLLED:
             flow = replace(self, bijection=unroll(self.bijection))
         with jax.enable_x64(precision == "double"):
-            return _in_chunks(_jitted(method), cast(flow, wanted), rows, y if y_enters else None)
+            return _in_chunks(compiled(_run, flow, method), cast(flow, wanted), rows, y if y_enters else None)
 
 
 def _type_of(precision: str) -> type[np.floating]:
@@ -294,22 +295,9 @@ def _checked(rows: np.ndarray, width: int, what: str, wanted: type[np.floating])
     return rows
 
 
-def _jitted(method: str) -> Callable:
-    if method not in _COMPILED:
-
-        def run(flow: Flow, rows: Float[Array, "n width"], y: Float[Array, "m condition"] | None):
-            condition = None if y is None else y[0] if y.shape[0] == 1 else y.T
-            return _last_axis(getattr(flow, method)(rows.T, condition))
-
-        _COMPILED[method] = eqx.filter_jit(run)
-    return _COMPILED[method]
-
-
-_COMPILED: dict[str, Callable] = {}
-
-
-def _last_axis(batched):
-    return jax.tree.map(jnp.transpose, batched)
+def _run(method: str, flow: Flow, rows: Float[Array, "n width"], y: Float[Array, "m condition"] | None):
+    condition = None if y is None else y[0] if y.shape[0] == 1 else y.T
+    return jax.tree.map(jnp.transpose, getattr(flow, method)(rows.T, condition))
 
 
 def _in_chunks(function: Callable, flow: Flow, rows: np.ndarray, y: np.ndarray | None):

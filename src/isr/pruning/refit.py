@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from isr.model.parameters import cast, flatten
+from isr.model.programs import compiled
 
 # Above so many constants a Hessian at every step costs more than it saves.
 MAX_NEWTON = 24
@@ -82,8 +82,8 @@ class Fit:
             places = np.zeros((TOGETHER, thetas.shape[1]))  # one shape whatever is asked for, so one program
             places[: len(some)] = some
             with jax.enable_x64(True):
-                value, grad = _values_and_grads(
-                    jnp.asarray(places), self._model, self._row_loss, self._pieces,
+                value, grad = compiled(_values_and_grads, self._model, self._row_loss)(
+                    jnp.asarray(places), self._model, self._pieces,
                     jnp.asarray(len(some)), jnp.asarray(n_pieces),
                 )  # fmt: skip
             values.append(np.asarray(value)[: len(some)] / share)
@@ -165,9 +165,8 @@ class Fit:
 
 
 # Compiled once for a structure: which constants are free, the rows and how many of them count are arguments.
-@eqx.filter_jit
 def _values_and_grads(
-    thetas: Array, model: Any, row_loss: RowLoss, pieces: Any, n_thetas: Array, n_pieces: Array
+    row_loss: RowLoss, thetas: Array, model: Any, pieces: Any, n_thetas: Array, n_pieces: Array
 ) -> tuple[Array, Array]:
     def total(theta: Array, rows: Any, weight: Array) -> Array:
         losses = row_loss(flatten(model)[1](theta), rows)

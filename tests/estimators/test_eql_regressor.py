@@ -77,6 +77,7 @@ def test_printed_expressions_are_the_prediction():
     assert_allclose(value(x[:, 0]), model.predict(x), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_rows_of_no_weight_do_not_count():
     x, y = FUNCTIONS["linear"].sample(random_state=1)
     spoiled, weight = y.copy(), np.ones(len(y))

@@ -127,7 +127,7 @@ def test_code_samples_the_models_density_inside_its_bounds(box, language, tmp_pa
         assert abs(spearmanr(column[:-1], column[1:]).statistic) < 0.04
 
 
-@pytest.mark.parametrize("n_variables", [1, 4])
+@pytest.mark.parametrize("n_variables", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_code_gives_no_density_outside_the_bounds(n_variables, tmp_path):
     small = Architecture(n_blocks=1, n_layers=1)
     flow = make("bounded")

@@ -27,7 +27,7 @@ def columns():
 
 
 CASES = [
-    ("forward_columns", True),
+    pytest.param("forward_columns", True, marks=pytest.mark.slow),
     pytest.param("inverse_columns", False, marks=pytest.mark.slow),
     pytest.param("log_prob_columns", False, marks=pytest.mark.slow),
     ("draw_columns", False),

@@ -89,9 +89,7 @@ def drawn_by(flow, noise, y):
     return flow.inverse(noise, y if flow.condition_map is not None else None)[0]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ("many", "padded") else n for n in LIVE]
-)
+@pytest.mark.parametrize("name", [n if n == "arm" else pytest.param(n, marks=pytest.mark.slow) for n in LIVE])
 def test_draws_and_mode_are_those_of_the_model(open_page, name):
     page, data = open_page(name)
     found = shown_draws(page)

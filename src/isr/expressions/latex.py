@@ -91,7 +91,10 @@ def latex(
     if log_det:
         equations.append((r"\ln \left| \det J \right|", program.log_det))
     rows = [f"{target} &= {_broken(written_out(value), printer, width)}" for target, value in equations]
-    remarks = [f"% {' '.join(f'{name} in {unit}'.split())}\n" for name, unit in (units or {}).items()]
+    # Escaped though a comment: a page that typesets in the browser may not know comments.
+    remarks = [
+        f"% {' '.join(_escaped(f'{name} in {unit}').split())}\n" for name, unit in (units or {}).items()
+    ]
     return "\\begin{align*}\n" + "".join(remarks) + " \\\\\n".join(rows) + "\n\\end{align*}"
 
 

@@ -12,18 +12,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-import isr
-from isr.estimators.settings import Effort
-from isr.inference.many_posteriors import draw_posteriors
+from cluster.anywhere import PRIOR, check_posteriors, check_restarts, check_simulations, make_waves
 from isr.inference.simulation import simulate
-from isr.problems import geoacoustics
 from isr.training.loop import Phase
 from isr.training.population import Schedule
 from isr.training.shares import train_shared
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::Warning")]
-
-PRIOR = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}
 
 
 @pytest.fixture(scope="module")
@@ -50,63 +45,16 @@ def processes(client) -> set[int]:
     return set(client.run(os.getpid).values())
 
 
-# Functions inside others travel by their code; the workers cannot import this file.
-def make_waves(seconds=0.0):
-    def waves(x):
-        time.sleep(seconds)
-        return np.column_stack([np.sin(x), np.full(len(x), os.getpid())])
-
-    return waves
-
-
 def test_simulations_are_those_of_a_single_process(client, tmp_path):
-    alone = simulate(PRIOR, np.sin, 205, chunk_size=40)
-    with joblib.parallel_config("dask"):
-        found = simulate(PRIOR, np.sin, 205, chunk_size=40, folder=tmp_path)
-        pressures = geoacoustics.simulate(
-            20,
-            tmp_path / "a",
-            prior=geoacoustics.prior(2),
-            frequencies=(49.0,),
-            chunk_size=4,
-        )
-    assert found.y.tobytes() == alone.y.tobytes()
-    local = geoacoustics.simulate(
-        20, tmp_path / "b", prior=geoacoustics.prior(2), frequencies=(49.0,), chunk_size=4, n_jobs=1
-    )
-    assert_array_equal(pressures.load()[1], local.load()[1])
+    check_simulations(tmp_path, backend="dask")
 
 
 def test_restarts_of_an_estimator_are_those_of_threads(client):
-    x = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
-
-    def fitted():
-        return isr.SymbolicFlow(
-            n_layers=1, n_restarts=2, n_jobs=2, penalty=None, effort=Effort(60, 0, 0), random_state=0, verbose=True,
-        ).fit(x)  # fmt: skip
-
-    here = fitted()
-    with joblib.parallel_config("dask"):
-        there = fitted()
-    for a, b in zip(jax.tree.leaves(here.flow_), jax.tree.leaves(there.flow_), strict=True):
-        assert_array_equal(a, b)
-    assert_array_equal(
-        np.concatenate(here.history_.held_out),
-        np.concatenate(there.history_.held_out),
-    )
+    check_restarts(2, backend="dask")
 
 
 def test_posteriors_of_many_observations_are_those_of_a_single_process(client):
-    def make_draw():
-        def draw(y, n_draws, seed):
-            return np.random.default_rng(seed).normal(y, 0.1, (n_draws, 2))
-
-        return draw
-
-    y = np.random.default_rng(0).normal(size=(30, 2))
-    alone = draw_posteriors(make_draw(), y, 10)
-    with joblib.parallel_config("dask"):
-        assert_array_equal(draw_posteriors(make_draw(), y, 10), alone)
+    check_posteriors(backend="dask")
 
 
 def after(seconds, action):

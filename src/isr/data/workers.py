@@ -58,7 +58,6 @@ def _gives_one_by_one(prefer: str | None) -> bool:
 
 def _at_most_all(n_jobs: int | None) -> int:
     """Ray refuses more workers than its cluster has; others wait their turn anyway."""
-    count: Any = (
-        joblib.effective_n_jobs
-    )  # its signature does not tell of None, the number that the user configured
+    # Its signature does not tell of None, which stands for the number that the user configured.
+    count: Any = joblib.effective_n_jobs
     return min(count(n_jobs), count(-1))

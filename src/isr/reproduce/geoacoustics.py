@@ -28,8 +28,8 @@ from isr.problems.geoacoustics.references import Truths, make_truths
 from isr.problems.geoacoustics.swellex import prior
 from isr.reproduce import records
 from isr.reproduce.geoacoustics_figures import draw_figures
+from isr.reproduce.kinematics import LIBRARY
 
-LIBRARY = {"constant": 1, "id": 2, "sin": 4, "sigmoid": 2, "product": 1}
 COMMON: dict[str, Any] = {
     "n_restarts": 1, "penalty": None, "selection": "accuracy", "batch_size": 200, "primitives": LIBRARY,
     "verbose": False,

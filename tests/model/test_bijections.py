@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from isr.model.affine import Bounded, Inverted, Linear, Shift, Standardise
+from isr.model.affine import Bounded, Inverted, Linear, Shift, Standardise, inverse_and_log_det
 from isr.model.build import Architecture, build_core
 from isr.model.chain import Chain
 from isr.model.charts import Polar, SinhArcsinh
@@ -205,3 +205,15 @@ def test_the_log_scale_never_passes_its_clamp():
 def test_what_cannot_be_built_is_refused_with_a_reason(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_an_inverse_and_its_determinant_have_the_derivatives_of_a_solved_system():
+    matrix, change = np.random.default_rng(0).normal(size=(2, 4, 4))
+
+    def plain(m):
+        return jnp.linalg.inv(m), jnp.linalg.slogdet(m)[1]
+
+    for derivative in (jax.jvp, lambda f, at, to: jax.jvp(jax.jacrev(f), at, to)):
+        ours, theirs = (derivative(f, (matrix,), (change,)) for f in (inverse_and_log_det, plain))
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            assert_allclose(a, b, rtol=1e-9, atol=1e-9)

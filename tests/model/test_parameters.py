@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
 from isr.model.build import Architecture, build_flow
@@ -45,3 +46,14 @@ def test_constants_are_the_weights_that_are_not_zero():
     zeros_before = int((np.asarray(vector) == 0).sum())
     assert n_constants(cut) == len(vector) - zeros_before - 3
     assert_array_equal(mask_of(cut)[jnp.array([20, 25, 27])], np.zeros(3))
+
+
+@pytest.mark.parametrize("mixing", ["linear", "permutation", "none"])
+def test_leaves_cut_out_together_are_those_cut_out_one_by_one(mixing):
+    shape = Architecture(n_blocks=4, n_layers=2, mixing=mixing)
+    vector, restore = flatten(build_flow(jax.random.key(0), 3, condition_dim=2, architecture=shape))
+    numbers = jnp.arange(len(vector), dtype=float)
+    inside = jax.jit(lambda v: jax.tree.leaves(restore(v)))(numbers)
+    ends = np.cumsum([leaf.size for leaf in inside])[:-1]
+    for leaf, expected in zip(inside, np.split(np.arange(len(vector)), ends), strict=True):
+        assert_array_equal(leaf.ravel(), expected)

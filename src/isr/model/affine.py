@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr, ndtri
@@ -192,10 +193,59 @@ class Linear(AbstractBijection):
         return self.matrix.shape[0]
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        return self.matrix @ x, jnp.linalg.slogdet(self.matrix)[1]
+        return self.ready().forward_and_log_det(x)
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        return jnp.linalg.inv(self.matrix) @ z, -jnp.linalg.slogdet(self.matrix)[1]
+        return self.ready().inverse_and_log_det(z)
+
+    def ready(self) -> Solved:
+        """Return the same map with the matrix inverted."""
+        return Solved(self.matrix, *inverse_and_log_det(self.matrix))
+
+
+class Solved(AbstractBijection):
+    """A linear map whose inverse and log-determinant are known.
+
+    Args:
+        matrix: Its matrix.
+        inverse: The inverse of that.
+        log_det: The log-determinant of it.
+    """
+
+    matrix: Float[Array, "dim dim"]
+    inverse: Float[Array, "dim dim"]
+    log_det: Float[Array, ""]
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return self.matrix.shape[0]
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return self.matrix @ x, self.log_det
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return self.inverse @ z, -self.log_det
+
+
+@jax.custom_jvp
+def inverse_and_log_det(matrix: Float[Array, "dim dim"]) -> tuple[Float[Array, "dim dim"], Float[Array, ""]]:
+    """Return the inverse of a matrix and the logarithm of its determinant's absolute value.
+
+    Example:
+        >>> inverse, log_det = inverse_and_log_det(jnp.array([[2.0, 1.0], [0.0, 0.5]]))
+        >>> inverse.tolist(), float(log_det)
+        ([[0.5, -1.0], [0.0, 2.0]], 0.0)
+    """
+    return jnp.linalg.inv(matrix), jnp.linalg.slogdet(matrix)[1]
+
+
+# The inverse is at hand, so its derivative needs no further system of equations solved.
+@inverse_and_log_det.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    (matrix,), (change,) = primals, tangents
+    inverse, log_det = inverse_and_log_det(matrix)
+    return (inverse, log_det), (-inverse @ change @ inverse, jnp.sum(inverse.T * change))
 
 
 class Inverted(AbstractBijection):

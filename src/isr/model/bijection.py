@@ -35,6 +35,10 @@ class AbstractBijection(eqx.Module):
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         """Return the preimage of ``z`` and the log-determinant of the inverse there."""
 
+    def ready(self) -> AbstractBijection:
+        """Return the same map with all worked out that does not depend on the sample."""
+        return self
+
     def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
         """Return images and log-determinants of many samples, one a column; ``condition`` is one or a column each."""
         return jax.vmap(self.forward_and_log_det, in_axes=(-1, axis_of(condition)), out_axes=-1)(x, condition)

@@ -70,9 +70,9 @@ class Chain(AbstractBijection):
         groups = repeats(self.bijections)
         for same in reversed(groups) if backwards else groups:
             if len(same) == 1:
-                mapped = through(same[0], mapped)
+                mapped = through(_ready(same[0]), mapped)
                 continue
-            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *same)
+            stacked = jax.vmap(_ready)(jax.tree.map(lambda *leaves: jnp.stack(leaves), *same))
             mapped, _ = jax.lax.scan(
                 lambda carry, group: (through(group, carry), None), mapped, stacked, reverse=backwards
             )
@@ -100,6 +100,10 @@ def _times(looks: list[Any], start: int, period: int) -> int:
     while len(first) == period and looks[start + times * period : start + (times + 1) * period] == first:
         times += 1
     return times
+
+
+def _ready(group: Group) -> Group:
+    return tuple(step.ready() for step in group)
 
 
 def _look(step: AbstractBijection) -> Any:

@@ -6,6 +6,8 @@ and the guard of the subnetworks' inputs are part of the formula.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -13,11 +15,11 @@ from jaxtyping import Array, Float
 
 from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
 from isr.model.elementary import arctan
-from isr.model.eql import EQL
+from isr.model.eql import EQL, Layers
 from isr.model.formula import Formulas
 from isr.model.mlp import MLP
 
-Subnetwork = EQL | MLP | Formulas
+Subnetwork = EQL | MLP | Formulas | Layers
 
 
 class Coupling(AbstractBijection):
@@ -58,6 +60,11 @@ class Coupling(AbstractBijection):
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         return self._inverse(z, condition)
+
+    def ready(self) -> Coupling:
+        """Return the same coupling with the layers of equation networks put together."""
+        first, second = (n.ready() if isinstance(n, EQL) else n for n in (self.first, self.second))
+        return replace(self, first=first, second=second)
 
     def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
         return self._forward(x, _a_column_each(condition, x.shape[-1]))

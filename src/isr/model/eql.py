@@ -62,36 +62,25 @@ class EQL(eqx.Module):
         return g
 
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one a column.
+        """Return the values at many inputs, one a column."""
+        return self.ready().columns(inputs)
 
-        The same as calling for each, but every layer of the whole stack is one matrix product, biases included: small
-        products cost more than the zeros of a block-diagonal matrix.
-        """
-        n = inputs.shape[-1]
-        seen, h = [inputs], inputs
-        for layer in range(len(self.weights)):
-            last = layer == len(self.weights) - 1
-            read = seen if self.skip and last else [h]
-            if self.biases is not None:
-                read = [*read, jnp.ones((1, n), inputs.dtype)]
-            g = self._matrix(layer) @ jnp.concatenate(read)
-            g = g.reshape(self.stack, -1, n)
-            if last:
-                break
-            h = activate(self.library, g, axis=1).reshape(-1, n)
-            seen.append(h)
-        return g
+    def ready(self) -> Layers:
+        """Return the same networks with each layer of the whole stack as one matrix."""
+        matrices = tuple(self._matrix(layer) for layer in range(len(self.weights)))
+        return Layers(matrices, self.library, self.stack, self.skip, self.biases is not None)
 
-    def _matrix(self, layer: int) -> Float[Array, "stack_rows columns"]:
+    def _matrix(self, layer: int) -> Float[Array, "rows_stack columns"]:
         """Return a layer of the stack as one matrix: all read the same inputs, each its own hidden units."""
         weight = self.weights[layer]
         is_last = layer == len(self.weights) - 1
         n_shared = self.n_inputs if layer == 0 or (self.skip and is_last) else 0
         n_hidden = (weight.shape[2] - n_shared) // n_units(self.library)
         shared, *own = jnp.split(weight, n_shared + n_units(self.library) * np.arange(n_hidden), axis=2)
-        parts = [shared.reshape(len(weight) * weight.shape[1], n_shared), *map(_block_diagonal, own)]
+        parts = [jnp.moveaxis(shared, 0, 1).reshape(-1, n_shared)] if n_shared else []
+        parts += map(_interleaved, own)
         if self.biases is not None:
-            parts.append(self.biases[layer].reshape(-1, 1))
+            parts.append(self.biases[layer].T.reshape(-1, 1))
         return jnp.concatenate(parts, axis=1)
 
     def _linear(self, layer: int, h: Float[Array, "stack columns"]) -> Float[Array, "stack rows"]:
@@ -99,10 +88,42 @@ class EQL(eqx.Module):
         return g if self.biases is None else g + self.biases[layer]
 
 
-def _block_diagonal(weight: Float[Array, "stack rows columns"]) -> Float[Array, "stack_rows stack_columns"]:
+class Layers(eqx.Module):
+    """The layers of stacked networks as matrices, biases included, which need not be put together for every batch.
+
+    One product a layer serves the whole stack: small products cost more than the zeros of networks that do not read
+    each other. Row ``i`` of network ``s`` is row ``i * stack + s``, so that the units of one kind lie together.
+
+    Args:
+        matrices: One a layer.
+        library: Primitives of a hidden layer.
+        stack: How many networks.
+        skip: Whether the last layer reads the inputs and every hidden layer.
+        with_bias: Whether the last column of each matrix holds biases.
+    """
+
+    matrices: tuple[Float[Array, "rows columns"], ...]
+    library: Library = eqx.field(static=True)
+    stack: int = eqx.field(static=True)
+    skip: bool = eqx.field(static=True)
+    with_bias: bool = eqx.field(static=True)
+
+    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
+        """Return the values at many inputs, one a column."""
+        one = [jnp.ones((1, inputs.shape[-1]), inputs.dtype)] if self.with_bias else []
+        library = tuple((name, count * self.stack) for name, count in self.library)
+        read = seen = [inputs]
+        for matrix in self.matrices[:-1]:
+            read = unit_values(library, matrix @ jnp.concatenate([*read, *one]), axis=0)
+            seen = [*seen, *read]
+        g = self.matrices[-1] @ jnp.concatenate([*(seen if self.skip else read), *one])
+        return jnp.moveaxis(g.reshape(-1, self.stack, g.shape[-1]), 1, 0)
+
+
+def _interleaved(weight: Float[Array, "stack rows columns"]) -> Float[Array, "rows_stack columns_stack"]:
     stack, rows, columns = weight.shape
-    places = np.eye(stack, dtype=bool)[:, None, :, None]
-    return jnp.where(places, weight[:, :, None, :], 0).reshape(stack * rows, stack * columns)
+    own = np.eye(stack, dtype=bool)[:, None, :]
+    return jnp.where(own, jnp.moveaxis(weight, 0, 1)[..., None], 0).reshape(rows * stack, columns * stack)
 
 
 def units(library: Library) -> list[tuple[Primitive, int]]:
@@ -128,11 +149,15 @@ def activate(library: Library, g: Float[Array, "..."], *, axis: int = -1) -> Flo
         g: Their arguments.
         axis: Along which they run.
     """
+    return jnp.concatenate(unit_values(library, g, axis=axis), axis=axis)
+
+
+def unit_values(library: Library, g: Float[Array, "..."], *, axis: int) -> list[Float[Array, "..."]]:
+    """Return the same as `activate`, an array for each kind of unit."""
     widths = [count for primitive, count in units(library) for _ in range(primitive.arity)]
     # A split's gradient is one concatenation; that of slices is a sum of padded arrays, which is slower.
     pieces = iter(jnp.split(g, np.cumsum(widths)[:-1], axis=axis))
-    values = [p.apply(*(next(pieces) for _ in range(p.arity))) for p, _ in units(library)]
-    return jnp.concatenate(values, axis=axis)
+    return [p.apply(*(next(pieces) for _ in range(p.arity))) for p, _ in units(library)]
 
 
 def build_eql(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from isr.model.flow import Flow
 from isr.training.loop import Objective
@@ -54,6 +55,37 @@ def wildness(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Float[
     """
     x = _draw(flow, None if y is None else y[:, :n], n, key)
     return jnp.mean(jnp.sum(jnp.log1p(jnp.maximum(jnp.abs(x) - WILD, 0.0) ** 2), axis=0))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def in_turn(
+    term: Callable[..., Float[Array, ""]],
+    is_due: Bool[Array, ""] | bool,
+    weights: Float[Array, " n"],
+    y: Columns | None,
+    key: PRNGKeyArray,
+) -> Float[Array, ""]:
+    """Return ``term(weights, y, key)`` if it is due, else 0; it has a gradient by ``weights`` alone.
+
+    Value and gradient are worked out behind one question. Left to itself, JAX would ask twice and hand every
+    intermediate result from one answer to the other, zeros where the term is not due.
+    """
+    return jax.lax.cond(is_due, lambda: term(weights, y, key), lambda: jnp.zeros((), weights.dtype))
+
+
+def _in_turn_forward(term, is_due, weights, y, key):
+    def value_and_gradient():
+        return jax.value_and_grad(term)(weights, y, key)
+
+    nothing = (jnp.zeros((), weights.dtype), jnp.zeros_like(weights))
+    return jax.lax.cond(is_due, value_and_gradient, lambda: nothing)
+
+
+def _in_turn_backward(term, gradient, outer):
+    return None, outer * gradient, None, None
+
+
+in_turn.defvjp(_in_turn_forward, _in_turn_backward)
 
 
 def both_ways_loss(flow: Flow, x: Columns, y: Columns, key: PRNGKeyArray) -> Float[Array, ""]:
@@ -131,11 +163,9 @@ def make_objective(
             value = jnp.mean(negative_log_likelihood(flow, x, y))
         if backward:
             n = max(1, x.shape[-1] // 2)
-            value = value + backward * jax.lax.cond(
-                moment.number % BACKWARD_EVERY == 0,
-                lambda: wildness(flow, y, n, k_back),
-                lambda: jnp.zeros((), x.dtype),
-            )
+            is_due = moment.number % BACKWARD_EVERY == 0
+            term = in_turn(lambda w, y, key: wildness(restore(w), y, n, key), is_due, weights, y, k_back)
+            value = value + backward * term
         return value
 
     return objective

@@ -20,12 +20,8 @@ def test_noise_narrows_to_that_of_the_observation():
     assert spread[-1] ** 2 == pytest.approx(np.square(JITTER) + WIDE**2, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("form", "is_widened"),
-    [({"noise": (1.0, 1.0)}, True), ({"condition_dim": 2}, False)],
-    ids=["ISR", "cISR"],
-)
-def test_only_an_output_is_widened_and_only_in_training(form, is_widened):
+@pytest.mark.parametrize("form", [{"noise": (1.0, 1.0)}, {"condition_dim": 2}], ids=["ISR", "cISR"])
+def test_noise_is_widened_only_in_training(form):
     flow = build_flow(jax.random.key(0), 3, architecture=Architecture(n_blocks=1, n_layers=1), **form)
     weights, restore = flatten(flow)
     rng = np.random.default_rng(0)
@@ -37,7 +33,7 @@ def test_only_an_output_is_widened_and_only_in_training(form, is_widened):
 
     plain = loss(0.0, np.inf)
     assert loss(0.0, 1e-3) == plain
-    assert (loss(1e-3, 1e-3) != plain) == is_widened
+    assert loss(1e-3, 1e-3) != plain
 
 
 @pytest.mark.parametrize("is_due", [True, False])

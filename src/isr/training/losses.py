@@ -18,8 +18,9 @@ Columns = Float[Array, "width batch"]
 WILD = 4.0
 # The backward term costs as much as the likelihood, and every so many steps is enough.
 BACKWARD_EVERY = 4
-# Training of ISR begins with noise of about this share of y's spread and narrows it as the steps shorten: a sharp
-# likelihood from the start has y right to the last digit before z has taken shape, and then no step is short enough.
+# Training begins with noise of about this share of y's spread and narrows it as the steps shorten: with sharp noise
+# from the start the narrow direction is right to the last digit before the rest has taken shape, and then no step is
+# short enough.
 WIDE = 0.15
 # Residual variance, in units of y's, below which an observed output is not pushed further: a deterministic y would
 # otherwise be fitted to the last digit at the cost of everything else.
@@ -140,7 +141,7 @@ def make_objective(
         backward: Weight of the backward term; 0 leaves it out.
         jitter: Standard deviation of the fresh noise added to each y at every step, in standardised units.
         loss: ``"likelihood"`` or ``"l2+mmd"``.
-        highest_rate: Learning rate at which the noise of an output y is widest; never by default.
+        highest_rate: Learning rate at which the noise of y is widest; never by default.
     """
     if loss not in LOSSES:
         raise ValueError(f"unknown loss {loss!r}; known: {', '.join(LOSSES)}")
@@ -152,9 +153,8 @@ def make_objective(
         if flow.n_padding:  # fresh numbers, so that the padded variable stays independent of x
             x = jnp.concatenate([x, jax.random.normal(k_loss, (flow.n_padding, x.shape[-1]), x.dtype)])
         if y is not None and jitter:
-            # As a condition y keeps its noise: nothing there is sharper than x itself.
-            share = moment.rate / highest_rate if flow.n_observed else 0.0
-            y = y + widened(jitter, share).astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
+            noise = widened(jitter, moment.rate / highest_rate)
+            y = y + noise.astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
         if y is not None and loss == "l2+mmd":
             value = both_ways_loss(flow, x, y, k_loss)
         elif y is not None and flow.n_observed:

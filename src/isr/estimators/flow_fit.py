@@ -156,7 +156,9 @@ def _train(
         backward=settings.backward,
         jitter=rows.jitter if any(rows.jitter) else (),
         loss=settings.loss,
-        highest_rate=max(phase.peak for phase in settings.schedule.phases),
+        highest_rate=max(
+            (phase.peak for phase in settings.schedule.phases if phase.n_epochs), default=np.inf
+        ),
     )
     data = rows.fresh() if settings.stream is None else StandardBlocks(settings.stream, rows)
     population = train_shared(

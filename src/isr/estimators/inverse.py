@@ -190,7 +190,7 @@ class InverseModel(FlowModel):
         *,
         y_star: Any = None,
         rounds: int = 1,
-        n_jobs: int = 1,
+        n_jobs: int | None = None,
         folder: str | Path | None = None,
     ) -> Self:
         """Draw n rows from the prior, simulate y for each and learn from the pairs.
@@ -206,7 +206,7 @@ class InverseModel(FlowModel):
             n: Number of rows, the same in each round.
             y_star: The observation that later rounds are for.
             rounds: At most so many; it ends earlier once the box hardly shrinks.
-            n_jobs: Processes that simulate, through joblib; its backends reach a cluster.
+            n_jobs: Workers that simulate, as joblib counts them; None for what joblib is configured to, else one.
             folder: Where what was simulated is kept, and found again when the fit is repeated.
         """
         if rounds < 1 or (rounds > 1 and y_star is None):

@@ -26,7 +26,7 @@ def draw_posteriors(
     n_draws: int,
     *,
     random_state: int = 0,
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
     progress: bool | None = None,
 ) -> Float[np.ndarray, "n m dim"]:
     """Return ``n_draws`` rows of x for every observation, ready for :mod:`isr.inference.calibration`.
@@ -36,7 +36,7 @@ def draw_posteriors(
         observations: One a row.
         n_draws: Draws of each posterior.
         random_state: Seed of all seeds.
-        n_jobs: Workers, as joblib counts them; processes unless joblib is configured otherwise.
+        n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
         progress: Show a progress bar; None for only when standard error is a terminal.
 
     Example:

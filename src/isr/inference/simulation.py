@@ -75,7 +75,7 @@ def simulate(
     n: int,
     *,
     random_state: int = 0,
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
     chunk_size: int = 1000,
     folder: str | Path | None = None,
     progress: bool | None = None,
@@ -90,7 +90,7 @@ def simulate(
         simulator: Takes rows of x and returns as many rows of y, or one number a row; real or complex.
         n: Number of draws.
         random_state: Seed of every draw.
-        n_jobs: Workers, as joblib counts them; processes unless joblib is configured otherwise.
+        n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
         chunk_size: Rows the simulator gets at a time.
         folder: Where finished chunks are kept; made if missing. The same call finds them there, and one with
             another ``n`` uses those it can. It notices another seed, prior, chunk size or name of the simulator,

@@ -108,6 +108,9 @@ class Layers(eqx.Module):
     skip: bool = eqx.field(static=True)
     with_bias: bool = eqx.field(static=True)
 
+    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
+        return self.columns(inputs[:, None])[..., 0]
+
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
         """Return the values at many inputs, one a column."""
         one = [jnp.ones((1, inputs.shape[-1]), inputs.dtype)] if self.with_bias else []

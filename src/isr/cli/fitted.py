@@ -139,7 +139,8 @@ def _print(
         describe(bundle, ["forward"])
     else:
         typer.echo(
-            f"{bundle.kind}: {equations.n_constants} constants, too long to print; isr show {out} does"
+            f"{bundle.kind}: {equations.n_constants} numbers in its equations, those of standardisation included: "
+            f"too long to print here; isr show {out} does"
         )
         print_front(front_of(bundle))
     heading("Held-out rows")

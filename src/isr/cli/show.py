@@ -48,7 +48,7 @@ def describe(bundle: Bundle, directions: list[str]) -> None:
     equations = bundle.expressions
     texts = {direction: written(equations, direction, "pretty") for direction in directions}
     typer.echo(bundle.title)
-    typer.echo(f"complexity {equations.complexity}, {equations.n_constants} constants")
+    typer.echo(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
     for direction, text in texts.items():
         heading(f"Equations, {_WAYS[direction]}" if hasattr(equations, "inverse") else "Equations")
         indented(text)
@@ -78,7 +78,7 @@ def print_front(rows: list[dict[str, Any]], most: int = 12) -> None:
     heading(f"Accuracy against complexity{more}")
     table(
         [
-            {"complexity": r["complexity"], "constants": r["n_parameters"], "held-out nats": float(r["nll"]),
+            {"complexity": r["complexity"], "learned constants": r["n_parameters"], "held-out nats": float(r["nll"]),
              "chosen": bool(r["chosen"])}
             for r in (rows[i] for i in shown)
         ]

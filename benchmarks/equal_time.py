@@ -26,6 +26,7 @@ from harness import Case, Row, main
 from isr.inference.metrics import c2st, mmd2, resimulation_error
 from isr.problems import kinematics
 from isr.problems.toys import TOYS
+from isr.reproduce.kinematics import WIDER
 from peers import FLOWS, build
 from shape import ARM
 
@@ -96,7 +97,9 @@ def train_flow(
 ) -> tuple[Callable[[np.ndarray, int], np.ndarray], int, int]:
     """Train until the budget is spent; return what draws, the number of steps and of parameters."""
     shape = replace(ARM, dim=x.shape[1], condition_dim=y.shape[1])
-    own = {"isr": {"backward": 1.0, "mixing": "linear"}, "FlowJAX": {"scheduled": True}}
+    own = {
+        "isr": {"backward": 1.0, "mixing": "linear", "library": WIDER}, "FlowJAX": {"scheduled": True}
+    }  # fmt: skip
     more: dict[str, Any] = own.get(name.split()[0], {})
     flow = build(name, shape, x, y, batch_size=BATCH, seed=seed, **more)
     n_steps = 0

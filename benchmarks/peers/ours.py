@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from isr.model.build import Architecture, build_flow
 from isr.model.flow import Flow, Precision
 from isr.model.parameters import flatten
+from isr.model.primitives import PAPER_LIBRARY
 from isr.training.loop import make_epoch, start
 from isr.training.losses import make_objective
 from isr.training.penalties import SmoothHalfNorm
@@ -29,6 +32,7 @@ class OurFlow:
         subnet: ``"eql"`` or ``"mlp"``.
         backward: Weight of the backward term, as in `isr.ConditionalISR`; 0 leaves the likelihood alone.
         mixing: What stands between blocks.
+        library: Primitives with their multiplicities; the paper's when left out.
         n_members: Restarts.
         steps_a_call: Steps of one compiled call.
     """
@@ -44,12 +48,14 @@ class OurFlow:
         subnet: str,
         backward: float = 0.0,
         mixing: str = "permutation",
+        library: Mapping[str, int] = PAPER_LIBRARY,
         n_members: int = 1,
         steps_a_call: int = 50,
     ) -> None:
         architecture = Architecture(
-            shape.n_blocks, shape.n_layers, subnet=subnet, width=shape.width, clamp=shape.clamp, mixing=mixing
-        )
+            shape.n_blocks, shape.n_layers, subnet=subnet, library=library, width=shape.width, clamp=shape.clamp,
+            mixing=mixing,
+        )  # fmt: skip
         flow = build_flow(
             jax.random.key(seed), shape.dim, condition_dim=shape.condition_dim, architecture=architecture
         )

@@ -28,7 +28,7 @@ from isr.problems.geoacoustics.references import Truths, make_truths
 from isr.problems.geoacoustics.swellex import prior
 from isr.reproduce import records
 from isr.reproduce.geoacoustics_figures import draw_figures
-from isr.reproduce.kinematics import LIBRARY
+from isr.reproduce.kinematics import LIBRARY, WIDER
 
 COMMON: dict[str, Any] = {
     "n_restarts": 1, "penalty": None, "selection": "accuracy", "batch_size": 200, "primitives": LIBRARY,
@@ -47,7 +47,7 @@ MODELS: dict[str, tuple[type[InverseModel], dict[str, Any]]] = {
     "cINN": (ConditionalISR, {"subnet": "mlp"}),
     "ISR": (ISR, {}),
     "cISR": (ConditionalISR, {}),
-    "cISR condensed": (ConditionalISR, {"n_features": 16}),
+    "cISR condensed": (ConditionalISR, {"n_features": 24, "primitives": WIDER}),
     "cISR sparse": (ConditionalISR, {"penalty": "l0.5", "n_blocks": 2, "n_layers": 1}),
 }
 # Share of the measurement noise that the joint form takes as its own: with [m, noise] as input y is a function of x.

@@ -44,7 +44,9 @@ def eliminate_all(
         if monitor.should_stop() and kept:
             break
         fit = Fit(model, row_loss, some, nats)
-        kept.append(fit.restore(eliminate(fit, fit.start, singly=False)[-1].theta))
+        kept.append(
+            fit.restore(eliminate(fit, fit.start, singly=False, should_stop=monitor.should_stop)[-1].theta)
+        )
         monitor.advance()
     return kept
 
@@ -80,15 +82,19 @@ def refine(
     for candidate in candidates:
         if monitor.should_stop() and points:
             break
-        points += _path_points(candidate, row_loss, data, held_out, complexity, acceptable, tidy, nats)
+        points += _path_points(
+            candidate, row_loss, data, held_out, complexity, acceptable, tidy, nats, monitor.should_stop
+        )
         monitor.advance(f"{len(points)} models")
     return points
 
 
-def _path_points(candidate, row_loss, data, held_out, complexity, acceptable, tidy, nats) -> list[Point]:
+def _path_points(
+    candidate, row_loss, data, held_out, complexity, acceptable, tidy, nats, should_stop
+) -> list[Point]:
     fit = Fit(candidate, row_loss, data, nats)
     points = []
-    for cut in eliminate(fit, fit.start):
+    for cut in eliminate(fit, fit.start, should_stop=should_stop):
         # Cut constants are zeros in one and the same structure here, so that nothing is compiled again.
         model = fit.restore(cut.theta)
         if not (np.isfinite(cut.loss) and acceptable(model)):

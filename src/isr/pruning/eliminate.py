@@ -7,6 +7,7 @@ accuracy-complexity front of one structure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ def eliminate(
     n_candidates: int = 3,
     stop_nats: float = 0.3,
     singly: bool = True,
+    should_stop: Callable[[], bool] = bool,
 ) -> list[Cut]:
     """Return the path of ever fewer constants, the converged start first.
 
@@ -50,10 +52,11 @@ def eliminate(
         n_candidates: How many of the least missed constants are tried where cutting the first one costs.
         stop_nats: The path ends where one more cut costs so many nats a row.
         singly: Whether to go on one by one where nothing more can go for free.
+        should_stop: Asked before every cut; the path ends there when it says so.
     """
     theta, loss = fit.converge(theta, np.flatnonzero(theta), max_iterations=20)
     path = [Cut(theta, loss, np.flatnonzero(theta))]
-    while len(path[-1].free):
+    while len(path[-1].free) and not should_stop():
         cut = _bulk(fit, path[-1])
         if cut is None and not singly:
             break

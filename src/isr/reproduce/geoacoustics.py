@@ -48,7 +48,7 @@ MODELS: dict[str, tuple[type[InverseModel], dict[str, Any]]] = {
     "ISR": (ISR, {}),
     "cISR": (ConditionalISR, {}),
     "cISR condensed": (ConditionalISR, {"n_features": 24, "primitives": WIDER}),
-    "cISR sparse": (ConditionalISR, {"penalty": "l0.5", "n_blocks": 2, "n_layers": 1}),
+    "cISR sparse": (ConditionalISR, {"penalty": "l0.5", "n_blocks": 2, "n_layers": 1, "max_time": 400}),
 }
 # Share of the measurement noise that the joint form takes as its own: with [m, noise] as input y is a function of x.
 JOINT_NOISE = 0.2

@@ -33,6 +33,7 @@ def test_known_functions_come_back_exactly(name):
     assert_allclose(model.predict(x_far), y_far, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_outputs_with_the_names_of_the_frame():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"depth": rng.uniform(-1, 1, 200), "speed": rng.uniform(-1, 1, 200)})
@@ -86,6 +87,7 @@ def test_rows_of_no_weight_do_not_count():
     assert_allclose(model.predict(x), y, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_of_little_weight_hardly_count_in_held_out_figures_either():
     x, y = FUNCTIONS["linear"].sample(random_state=1)
     spoiled, weight = y.copy(), np.ones(len(y))

@@ -123,6 +123,7 @@ def test_samples_stay_inside_the_bounds():
     assert samples[:, 1].min() >= -1
 
 
+@pytest.mark.slow
 def test_one_variable_is_enough():
     x = np.random.default_rng(0).normal(2.0, 0.5, size=(300, 1))
     model = tiny(penalty=None).fit(x)
@@ -137,6 +138,7 @@ def test_running_out_of_time_keeps_a_model_and_says_so():
     assert np.all(np.isfinite(model.score_samples(x)))
 
 
+@pytest.mark.slow
 def test_the_baseline_trains():
     x = DENSITIES["banana"].sample(500, random_state=0)
     model = tiny(subnet="mlp").fit(x)

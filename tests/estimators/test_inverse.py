@@ -86,7 +86,8 @@ def test_a_far_observation_warns(conditional):
         conditional.posterior([40.0])
 
 
-@pytest.mark.parametrize("kind", [isr.ConditionalISR, pytest.param(isr.ISR, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [isr.ConditionalISR, isr.ISR])
 def test_the_mlp_gives_the_baselines(kind):
     model = kind(**_options(subnet="mlp", effort=Effort(100, 0, 0))).fit(*_linear_pairs())
     assert model.posterior([0.0]).sample(10).shape == (10, 2)

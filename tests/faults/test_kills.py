@@ -121,7 +121,12 @@ RUNS = {
     "geoacoustic simulation": (runs.simulate_pressures, 2, 50),
     "estimator": (runs.fit_flow, 0, 8),
 }
-FEW = [pytest.param(run, few, id=name) for name, (run, few, _) in RUNS.items() if few]
+# What a killed fit goes on from is also tested without a kill, in tests/training.
+FEW = [
+    pytest.param(run, few, id=name, marks=[pytest.mark.slow] if name == "fit" else [])
+    for name, (run, few, _) in RUNS.items()
+    if few
+]
 MANY = [pytest.param(run, many, id=name) for name, (run, _, many) in RUNS.items()]
 
 

@@ -93,6 +93,7 @@ def test_densities_in_single_precision_are_finite_on_the_bounds(key):
     assert_array_equal(np.isfinite(flow.log_prob(rows, precision="single")), [True, True, False])
 
 
+@pytest.mark.slow
 @each_flow
 def test_the_unrolled_form_is_the_same_map(make, y, key):
     flow = make(key)

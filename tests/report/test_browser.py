@@ -236,6 +236,7 @@ def test_a_row_of_the_data_brings_its_truth(open_page):
     assert page.locator("#summary-body tr td:last-child").first.inner_text() == ""
 
 
+@pytest.mark.slow
 def test_new_draws_differ_and_more_can_be_had(open_page):
     page, data = open_page("arm")
     before = shown_draws(page)["x"]

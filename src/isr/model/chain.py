@@ -10,6 +10,7 @@ from jax.numpy import zeros
 from jaxtyping import Array
 
 from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
+from isr.model.repeats import runs
 
 # Steps that come back in the same shape at least so often are compiled once and run in a loop.
 LEAST_REPEATS = 3
@@ -81,25 +82,12 @@ class Chain(AbstractBijection):
 
 def repeats(steps: Group) -> list[list[Group]]:
     """Return the steps in order as lists of groups, those of one list alike in all but their numbers."""
-    looks = [_look(step) for step in steps]
-    found: list[list[Group]] = []
-    start = 0
-    while start < len(steps):
-        period, times = max(
-            ((p, _times(looks, start, p)) for p in range(1, LONGEST_PERIOD + 1)), key=lambda pt: pt[0] * pt[1]
+    return [
+        [steps[start + i * period : start + (i + 1) * period] for i in range(times)]
+        for start, period, times in runs(
+            [_look(s) for s in steps], longest=LONGEST_PERIOD, least=LEAST_REPEATS
         )
-        if times < LEAST_REPEATS:
-            period, times = 1, 1
-        found.append([steps[start + i * period : start + (i + 1) * period] for i in range(times)])
-        start += period * times
-    return found
-
-
-def _times(looks: list[Any], start: int, period: int) -> int:
-    first, times = looks[start : start + period], 0
-    while len(first) == period and looks[start + times * period : start + (times + 1) * period] == first:
-        times += 1
-    return times
+    ]
 
 
 def _ready(group: Group) -> Group:

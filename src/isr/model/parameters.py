@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
+
+from isr.model.repeats import Run, runs
 
 Model = TypeVar("Model")
 
@@ -35,7 +38,7 @@ class _Restore(Generic[Model]):
         self.model = model
         arrays, self.rest = eqx.partition(model, eqx.is_inexact_array)
         self.leaves, self.tree = jax.tree.flatten(arrays)
-        self.runs = _runs([leaf.shape for leaf in self.leaves])
+        self.shapes = [leaf.shape for leaf in self.leaves]
 
     def __call__(self, values: Array | np.ndarray) -> Model:
         if isinstance(values, Tracer):
@@ -51,12 +54,14 @@ class _Restore(Generic[Model]):
         place in all repeats are cut out together, as the loop over blocks wants them: a hundred small cuts would take
         XLA seconds to compile.
         """
+        found = [(self.shapes[r.start : r.start + r.period], r.times) for r in _runs(tuple(self.shapes))]
+        sizes = [[math.prod(shape) for shape in shapes] for shapes, _ in found]
+        parts = split(values, _ends([times * sum(s) for (_, times), s in zip(found, sizes, strict=True)]))
         leaves = []
-        for run, part in zip(self.runs, split(values, _ends([r.size for r in self.runs])), strict=True):
-            sizes = [math.prod(shape) for shape in run.shapes]
-            columns = split(part.reshape(run.times, -1), _ends(sizes), axis=1)
-            together = [c.reshape(run.times, *s) for c, s in zip(columns, run.shapes, strict=True)]
-            apart = [[one.reshape(one.shape[1:]) for one in split(c, run.times)] for c in together]
+        for (shapes, times), size, part in zip(found, sizes, parts, strict=True):
+            columns = split(part.reshape(times, -1), _ends(size), axis=1)
+            together = [c.reshape(times, *shape) for c, shape in zip(columns, shapes, strict=True)]
+            apart = [[one.reshape(one.shape[1:]) for one in split(c, times)] for c in together]
             leaves += [leaf for repeat in zip(*apart, strict=True) for leaf in repeat]
         return leaves
 
@@ -64,38 +69,10 @@ class _Restore(Generic[Model]):
         return _Restore, (self.model,)
 
 
-class _Run(NamedTuple):
-    """Shapes of leaves that come ``times`` times one after the other."""
-
-    shapes: list[tuple[int, ...]]
-    times: int
-
-    @property
-    def size(self) -> int:
-        return self.times * sum(math.prod(shape) for shape in self.shapes)
-
-
-def _runs(shapes: list[tuple[int, ...]]) -> list[_Run]:
-    """Return shapes as runs, each as long as can be; a shape that does not come again is a run of its own."""
-    found, start = [], 0
-    while start < len(shapes):
-        rest = shapes[start:]
-        period, times = max(
-            ((p, _times(rest, p)) for p in range(1, len(rest) // 2 + 1)),
-            key=lambda pt: pt[0] * pt[1] * (pt[1] > 1), default=(1, 1),
-        )  # fmt: skip
-        if times == 1:
-            period = 1
-        found.append(_Run(rest[:period], times))
-        start += period * times
-    return found
-
-
-def _times(shapes: list[tuple[int, ...]], period: int) -> int:
-    times = 1
-    while shapes[times * period : (times + 1) * period] == shapes[:period]:
-        times += 1
-    return times
+# A model is taken apart and put together many times, always with the same shapes.
+@lru_cache(maxsize=256)
+def _runs(shapes: tuple[tuple[int, ...], ...]) -> list[Run]:
+    return runs(shapes)
 
 
 def _ends(sizes: list[int]) -> np.ndarray:

@@ -49,7 +49,7 @@ class MLP(eqx.Module):
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
         """Return the values at many inputs, one a column.
 
-        The same as calling for each; written for whole columns, a step of training takes two thirds of the time.
+        The same as calling for each, and faster: one product a layer instead of one a column.
         """
         first, bias = self.weights[0], self.biases[0]
         h = (first.reshape(-1, self.n_inputs) @ inputs).reshape(*bias.shape, -1) + bias[..., None]

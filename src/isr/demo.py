@@ -34,9 +34,7 @@ def run(
     out("A planar arm: a joint on a rail, three segments. Its end point follows from its height and angles;")
     out(f"which arms reach a given point? Learning from {N_TRAIN:,} simulated arms ...")
     model = fit(effort)
-    out(
-        f"  done: {model.fit_.front[model.chosen_].n_constants} constants in all equations, {model.status_}\n"
-    )
+    out(f"  done: {model.fit_.front[model.chosen_].n_constants} learned constants in all, {model.status_}\n")
     out("The posterior for the end point (0, 1.5):\n")
     post = model.posterior(arm.TARGET)
     out(_indented(post.summary(2000).round(3).to_string()))

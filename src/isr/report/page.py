@@ -180,11 +180,12 @@ def _tiles(data: ReportData, equations: Equations) -> list[tuple[str, str]]:
     complexity = equations.complexity or (chosen.complexity if chosen else None)
     if complexity is not None:
         tiles.append(("complexity", f"{complexity:,.0f}"))
-    n_constants = equations.n_constants or (chosen.n_constants if chosen else None)
-    if n_constants is not None:
-        tiles.append(("constants", f"{n_constants:,}"))
+    if chosen is not None:
+        tiles.append(("learned constants", f"{chosen.n_constants:,}"))
+    elif equations.n_constants is not None:
+        tiles.append(("numbers in the equations", f"{equations.n_constants:,}"))
     if data.x is not None:
-        tiles.append(("rows of data", f"{len(data.x):,}"))
+        tiles.append(("rows in this report", f"{len(data.x):,}"))
     if data.checks is not None:
         tiles.append(("checks", "all passed" if data.checks.passed else "FAILED"))
     return tiles

@@ -30,7 +30,7 @@ from isr.model.build import Architecture, build_flow
 from isr.model.parameters import flatten
 from isr.problems import geoacoustics, kinematics
 from isr.training.loop import make_epoch, start
-from isr.training.losses import make_objective
+from isr.training.losses import FlowObjective
 from isr.training.penalties import SmoothHalfNorm
 
 N_SIMULATIONS, N_RESTARTS, STEPS_OF_A_RESTART = 10**9, 1000, 30_000
@@ -101,7 +101,7 @@ def training_step(n_members: int, n_steps: int) -> dict[str, Any]:
         "x": jnp.asarray(rng.normal(size=(4, n_rows)), jnp.float32),
         "y": jnp.asarray(rng.normal(size=(2, n_rows)), jnp.float32),
     }
-    objective = make_objective(restore, backward=1.0, jitter=(), loss="likelihood")
+    objective = FlowObjective(restore, backward=1.0)
     epoch = make_epoch(objective, SmoothHalfNorm(), n_rows=n_rows, batch_size=100, n_steps=n_steps)
     ones, key = jnp.ones_like(weights), jax.random.key(1)
 

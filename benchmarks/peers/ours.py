@@ -13,7 +13,7 @@ from isr.model.flow import Flow, Precision
 from isr.model.parameters import flatten
 from isr.model.primitives import PAPER_LIBRARY
 from isr.training.loop import make_epoch, start
-from isr.training.losses import make_objective
+from isr.training.losses import FlowObjective
 from isr.training.penalties import SmoothHalfNorm
 from shape import Shape
 
@@ -65,7 +65,7 @@ class OurFlow:
         self.state = start(jnp.asarray(spread * np.asarray(weights), jnp.float32))
         self.data = {"x": jnp.asarray(x.T, jnp.float32), "y": jnp.asarray(y.T, jnp.float32)}
         self.epoch = make_epoch(
-            make_objective(self.restore, backward=backward), SmoothHalfNorm(),
+            FlowObjective(self.restore, backward), SmoothHalfNorm(),
             n_rows=len(x), batch_size=batch_size, n_steps=steps_a_call,
         )  # fmt: skip
         self.strengths = jnp.zeros(n_members, jnp.float32)

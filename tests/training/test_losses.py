@@ -7,15 +7,17 @@ import pytest
 
 from isr.model.build import Architecture, build_flow
 from isr.model.parameters import flatten
-from isr.training.loop import Moment
-from isr.training.losses import WIDE, in_turn, make_objective, widened
+from isr.training.loop import Moment, Noise, make_epoch
+from isr.training.losses import WIDE, FlowObjective, in_turn, widened
+from isr.training.penalties import SmoothHalfNorm
 
-JITTER = (0.01, 0.3)
+JITTER = np.array([0.01, 0.3])
 
 
 def test_noise_narrows_to_that_of_the_observation():
-    assert widened(JITTER, 0.0).ravel() == pytest.approx(JITTER)
-    spread = np.array([widened(JITTER, share).ravel() for share in np.linspace(0, 1, 5)])
+    noise = Noise(JITTER, 0.01)
+    assert widened(noise, 0.0).ravel() == pytest.approx(JITTER)
+    spread = np.array([widened(noise, rate).ravel() for rate in np.linspace(0, 0.01, 5)])
     assert np.all(np.diff(spread, axis=0) > 0)
     assert spread[-1] ** 2 == pytest.approx(np.square(JITTER) + WIDE**2, rel=1e-5)
 
@@ -28,8 +30,8 @@ def test_noise_is_widened_only_in_training(form):
     batch = {"x": jnp.asarray(rng.normal(size=(3, 64)), jnp.float32), "y": jnp.zeros((2, 64), jnp.float32)}
 
     def loss(rate: float, highest_rate: float) -> float:
-        objective = jax.jit(make_objective(restore, jitter=JITTER, highest_rate=highest_rate))
-        return float(objective(weights.astype(jnp.float32), batch, jax.random.key(1), Moment(0, rate)))
+        moment = Moment(0, rate, Noise(JITTER, highest_rate))
+        return float(FlowObjective(restore)(weights.astype(jnp.float32), batch, jax.random.key(1), moment))
 
     plain = loss(0.0, np.inf)
     assert loss(0.0, 1e-3) == plain
@@ -52,9 +54,23 @@ def test_an_objective_travels_to_another_process():
     cloudpickle = pytest.importorskip("cloudpickle")  # what joblib's workers use
     flow = build_flow(jax.random.key(0), 2, architecture=Architecture(n_blocks=1, n_layers=1))
     weights, restore = flatten(flow)
-    objective = make_objective(restore, backward=1.0)
+    objective = FlowObjective(restore, backward=1.0)
     weights, x = weights.astype(jnp.float32), np.random.default_rng(0).normal(size=(2, 64))
     travelled = cloudpickle.loads(cloudpickle.dumps(objective))
     batch = {"x": jnp.asarray(x, jnp.float32)}
     there, here = (f(weights, batch, jax.random.key(1), Moment(0, 0.0)) for f in (travelled, objective))
     assert float(there) == float(here)
+
+
+def test_fits_of_one_structure_share_what_is_compiled():
+    def epoch(seed: int, n_layers: int = 1, backward: float = 1.0):
+        flow = build_flow(
+            jax.random.key(seed), 2, architecture=Architecture(n_blocks=1, n_layers=n_layers, mixing="linear")
+        )
+        return make_epoch(
+            FlowObjective(flatten(flow)[1], backward), SmoothHalfNorm(), n_rows=90, batch_size=10, n_steps=9
+        )
+
+    assert epoch(0) is epoch(1)
+    assert epoch(0) is not epoch(0, n_layers=2)
+    assert epoch(0) is not epoch(0, backward=0.5)

@@ -8,7 +8,7 @@ import pytest
 from isr.model.build import Architecture, build_flow
 from isr.model.parameters import flatten
 from isr.training.loop import Moment
-from isr.training.losses import make_objective
+from isr.training.losses import FlowObjective
 
 FORMS = {"flow": {}, "conditional": {"condition_dim": 2}, "joint": {"noise": (0.1,)}}
 SHAPES = {
@@ -33,7 +33,7 @@ def test_the_gradient_of_every_flow_is_single_and_finite(form, shape):
     batch = {"x": jnp.asarray(rows[:8].T, jnp.float32)}
     if flow.condition_dim:
         batch["y"] = jnp.asarray(rng.normal(size=(flow.condition_dim, 8)), jnp.float32)
-    objective = make_objective(restore, backward=0.1)
+    objective = FlowObjective(restore, backward=0.1)
     gradient = jax.jit(jax.grad(objective))(
         weights.astype(jnp.float32), batch, jax.random.key(1), Moment(0, 0.0)
     )

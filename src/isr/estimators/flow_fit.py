@@ -30,7 +30,8 @@ from isr.pruning.front import Point, choose, pareto
 from isr.pruning.opening import functions_of, open_flow, tidy
 from isr.pruning.refit import flow_row_loss
 from isr.training.cache import keep_compiled_programs
-from isr.training.losses import LEAST_VARIANCE, make_objective
+from isr.training.loop import Noise
+from isr.training.losses import LEAST_VARIANCE, FlowObjective
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Schedule
 from isr.training.shares import train_shared
@@ -151,20 +152,14 @@ def _train(
     flows = [_with_structure_of(flows[0], f) for f in flows]
     weights = np.stack([np.asarray(flatten(f)[0], dtype=np.float32) for f in flows])
     _, restore = flatten(flows[0])
-    objective = make_objective(
-        restore,
-        backward=settings.backward,
-        jitter=rows.jitter if any(rows.jitter) else (),
-        loss=settings.loss,
-        highest_rate=max(
-            (phase.peak for phase in settings.schedule.phases if phase.n_epochs), default=np.inf
-        ),
-    )
+    peaks = (phase.peak for phase in settings.schedule.phases if phase.n_epochs)
+    noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
     data = rows.fresh() if settings.stream is None else StandardBlocks(settings.stream, rows)
     population = train_shared(
-        objective, weights, data, rows.fresh(held_out=True), settings.schedule, keys[0],
-        n_jobs=settings.n_jobs, n_devices=settings.n_devices, monitor=monitor, path=settings.path,
-        penalised=penalised(flows[0]), masks=sublibrary_masks(flows[0], settings.n_restarts),
+        FlowObjective(restore, settings.backward, settings.loss), weights, data, rows.fresh(held_out=True),
+        settings.schedule, keys[0], noise=noise, n_jobs=settings.n_jobs, n_devices=settings.n_devices,
+        monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
+        masks=sublibrary_masks(flows[0], settings.n_restarts),
         about=repr((shape, settings.joint, settings.loss, settings.backward, rows.jitter)),
     )  # fmt: skip
     return population, restore

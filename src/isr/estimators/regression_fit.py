@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -166,16 +168,9 @@ def _train(
         for k in keys[1:]
     ]
     _, restore = flatten(networks[0])
-
-    def objective(weights, batch, key, moment):
-        losses = row_loss(restore(weights), batch)
-        if "weight" in batch:
-            return jnp.mean(losses * batch["weight"][0])
-        return jnp.mean(losses)
-
     weights = np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks])
     population = train_shared(
-        objective,
+        _Objective(restore),
         weights,
         _scaled(data, x_scale),
         _scaled(held_out, x_scale),
@@ -191,6 +186,17 @@ def _train(
     return [
         restore(jnp.asarray(w, jnp.float64)) for w in population.weights if np.all(np.isfinite(w))
     ], population
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """The mean loss of a batch, weighted where the rows are."""
+
+    restore: Callable[[Any], EQL]
+
+    def __call__(self, weights: Any, batch: Any, key: Any, moment: Any) -> Any:
+        losses = row_loss(self.restore(weights), batch)
+        return jnp.mean(losses * batch["weight"][0] if "weight" in batch else losses)
 
 
 def _scaled(arrays: dict[str, np.ndarray], x_scale: Standardise) -> dict[str, np.ndarray]:

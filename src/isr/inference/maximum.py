@@ -13,6 +13,7 @@ from scipy.stats import chi2
 
 from isr.inference.coordinates import Coordinates
 from isr.model.flow import Flow
+from isr.model.inputs import with_inputs
 from isr.model.parameters import cast
 from isr.model.programs import compiled
 
@@ -89,8 +90,8 @@ def _objective(
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]:
     """Minus the log-density up to a constant, its gradient and x, as functions of the coordinates."""
     is_own = coordinates.flow is flow and len(y) == 1
-    model = None if is_own else cast(flow, jnp.float64)
-    inner = cast(coordinates.flow, jnp.float64)
+    model = None if is_own else cast(with_inputs(flow, np.float64), jnp.float64)
+    inner = cast(with_inputs(coordinates.flow, np.float64), jnp.float64)
     at = None if coordinates.y is None else jnp.asarray(coordinates.y[0])
     mean, scale = coordinates.base()
     program = compiled(_value_and_slope, (model, inner))

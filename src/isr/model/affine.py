@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -106,46 +106,77 @@ class Bounded(AbstractBijection):
                 inside &= column <= high if low is not None else column < high
         return inside
 
+    def ends(self) -> list[Ends]:
+        """Return both ends of every variable."""
+        return [
+            Ends(low, high, 1.0 if low is None or high is None else high - low)
+            for low, high in zip(self.low, self.high, strict=True)
+        ]
+
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        images, log_dets = [], []
-        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
-            if low is not None and high is not None:
-                u = probit((x[i] - low) / (high - low))
-                log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - math.log(high - low))
-            elif low is not None:
-                u = jnp.log(jnp.maximum(x[i] - low, NEAREST))
-                log_dets.append(-u)
-            elif high is not None:
-                u = -jnp.log(jnp.maximum(high - x[i], NEAREST))
-                log_dets.append(u)
-            else:
-                u = x[i]
-            images.append(u)
-        return jnp.stack(images), sum(log_dets, jnp.zeros((), x.dtype))
+        return open_bounds(x, self.ends())
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        images, log_dets = [], []
-        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
-            u = z[i]
-            if low is not None and high is not None:
-                x = jnp.clip(low + (high - low) * ndtr(u), *_inside(low, high, z.dtype))
-                log_dets.append(math.log(high - low) - 0.5 * u * u - LOG_SQRT_2PI)
-            elif low is not None:
-                u = jnp.minimum(u, LARGEST_EXPONENT)
-                x = jnp.maximum(low + jnp.exp(u), _inside(low, np.inf, z.dtype)[0])
-                log_dets.append(u)
-            elif high is not None:
-                u = jnp.maximum(u, -LARGEST_EXPONENT)
-                x = jnp.minimum(high - jnp.exp(-u), _inside(-np.inf, high, z.dtype)[1])
-                log_dets.append(-u)
-            else:
-                x = u
-            images.append(x)
-        return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
+        return close_bounds(z, self.ends(), inner_ends(self, z.dtype))
+
+
+class Ends(NamedTuple):
+    """Bounds of one variable, ``None`` where open, and how far apart they are; numbers or traced scalars."""
+
+    low: Any
+    high: Any
+    width: Any
+
+
+def open_bounds(x: Vector, ends: Sequence[Ends]) -> Mapped:
+    """Return the images of bounded variables on the whole line, and the log-determinant."""
+    images, log_dets = [], []
+    for value, (low, high, width) in zip(x, ends, strict=True):
+        if low is not None and high is not None:
+            u = probit((value - low) / width)
+            log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - jnp.log(width))
+        elif low is not None:
+            u = jnp.log(jnp.maximum(value - low, NEAREST))
+            log_dets.append(-u)
+        elif high is not None:
+            u = -jnp.log(jnp.maximum(high - value, NEAREST))
+            log_dets.append(u)
+        else:
+            u = value
+        images.append(u)
+    return jnp.stack(images), sum(log_dets, jnp.zeros((), x.dtype))
+
+
+def close_bounds(z: Vector, ends: Sequence[Ends], inner: Sequence[Any]) -> Mapped:
+    """Return what `open_bounds` took to ``z``, held within ``inner`` (two numbers a variable)."""
+    images, log_dets = [], []
+    for u, (low, high, width), (lowest, highest) in zip(z, ends, inner, strict=True):
+        if low is not None and high is not None:
+            x = jnp.clip(low + width * ndtr(u), lowest, highest)
+            log_dets.append(jnp.log(width) - 0.5 * u * u - LOG_SQRT_2PI)
+        elif low is not None:
+            log_distance = jnp.minimum(u, LARGEST_EXPONENT)
+            x = jnp.maximum(low + jnp.exp(log_distance), lowest)
+            log_dets.append(log_distance)
+        elif high is not None:
+            log_distance = jnp.minimum(-u, LARGEST_EXPONENT)
+            x = jnp.minimum(high - jnp.exp(log_distance), highest)
+            log_dets.append(log_distance)
+        else:
+            x = u
+        images.append(x)
+    return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
+
+
+def inner_ends(bounded: Bounded, dtype: Any) -> list[tuple[float, float]]:
+    """Return the outermost numbers of a precision that lie within the bounds of each variable."""
+    return [
+        _inside(-np.inf if low is None else low, np.inf if high is None else high, dtype)
+        for low, high in zip(bounded.low, bounded.high, strict=True)
+    ]
 
 
 def _inside(low: float, high: float, dtype: Any) -> tuple[float, float]:
-    """Return the outermost numbers of a precision that lie within bounds given in double."""
     ends = np.asarray([low, high], dtype)
     first, last = ends.astype(np.float64)
     inner = np.nextafter(ends, ends[::-1]).astype(np.float64)

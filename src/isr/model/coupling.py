@@ -15,11 +15,11 @@ from jaxtyping import Array, Float
 
 from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
 from isr.model.elementary import arctan
-from isr.model.eql import EQL, Layers
+from isr.model.eql import EQL
 from isr.model.formula import Formulas
 from isr.model.mlp import MLP
 
-Subnetwork = EQL | MLP | Formulas | Layers
+Subnetwork = EQL | MLP | Formulas
 
 
 class Coupling(AbstractBijection):

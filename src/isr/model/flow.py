@@ -6,6 +6,7 @@ asked for. Inside, the batch is the last axis, which is what makes it fast.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -28,6 +29,7 @@ from isr.model.bijection import (
 )
 from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
+from isr.model.inputs import with_inputs
 from isr.model.parameters import cast
 from isr.model.programs import compiled
 from isr.model.unrolled import unroll
@@ -274,7 +276,8 @@ class Flow(eqx.Module):
         if precision == "single" or len(rows) >= LEAST_UNROLLED:
             flow = replace(self, bijection=unroll(self.bijection))
         with jax.enable_x64(precision == "double"):
-            return _in_chunks(compiled(_run, flow, method), cast(flow, wanted), rows, y if y_enters else None)
+            flow = cast(with_inputs(flow, wanted), wanted)
+            return _in_chunks(compiled(_run, flow, method), flow, rows, y if y_enters else None)
 
 
 def _type_of(precision: str) -> type[np.floating]:
@@ -303,7 +306,7 @@ def _run(method: str, flow: Flow, rows: Float[Array, "n width"], y: Float[Array,
 def _in_chunks(function: Callable, flow: Flow, rows: np.ndarray, y: np.ndarray | None):
     """Run ``function`` over rows in pieces of few distinct lengths: bounded memory, few compilations."""
     n, results = len(rows), []
-    length = min(CHUNK, max(16, 1 << (max(n, 1) - 1).bit_length()))
+    length = min(CHUNK, 4 ** max(2, math.ceil(math.log(max(n, 1), 4))))
     for start in range(0, max(n, 1), length):
         piece = _filled(rows[start : start + length], length)
         given = y if y is None or len(y) == 1 else _filled(y[start : start + length], length)

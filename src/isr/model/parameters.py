@@ -68,6 +68,18 @@ class _Restore(Generic[Model]):
     def __reduce__(self) -> tuple[Any, ...]:
         return _Restore, (self.model,)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Restore) and self._structure == other._structure
+
+    def __hash__(self) -> int:
+        return hash(self._structure)
+
+    @property
+    def _structure(self) -> tuple[Any, ...]:
+        """All that the function depends on: not the numbers of the model it was made for."""
+        leaves, tree = jax.tree.flatten(self.rest)
+        return self.tree, tuple(self.shapes), tree, tuple(leaves)
+
 
 # A model is taken apart and put together many times, always with the same shapes.
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ the same batches; the batch is the last axis of the data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,16 +23,30 @@ from isr.training.penalties import AbstractPenalty
 Data = dict[str, Float[Array, "width n"]]
 
 
+class Noise(NamedTuple):
+    """Fresh noise of y in training.
+
+    Attributes:
+        spread: Standard deviation of each y, in standardised units.
+        highest_rate: Learning rate at which more is added; infinite where none is.
+    """
+
+    spread: Float[Array | np.ndarray, " width"]
+    highest_rate: Float[Array, ""] | float = np.inf
+
+
 class Moment(NamedTuple):
     """When a loss is asked for: terms may come in turn, or only while steps are long.
 
     Attributes:
         number: Of the step in its epoch.
         rate: Its learning rate; 0 where a model is judged.
+        noise: What is added to y; none where y has its noise already.
     """
 
     number: Int[Array, ""] | int
     rate: Float[Array, ""] | float
+    noise: Noise | None = None
 
 
 Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray, Moment], Float[Array, ""]]
@@ -72,6 +86,8 @@ class Phase(NamedTuple):
 
 
 CLIP = 1.0
+# Programs of so many kinds of fits are kept: rounds, folds and repeats share theirs.
+MOST_KEPT = 16
 
 
 # The learning rate is no part of it: rates come in with every epoch, so that all phases share one compiled program.
@@ -93,6 +109,7 @@ def start(weights: Float[Array, "members n"]) -> State:
     return State(weights, moments, jnp.zeros(len(weights), jnp.int32))
 
 
+@lru_cache(maxsize=MOST_KEPT)
 def make_epoch(
     objective: Objective,
     penalty: AbstractPenalty,
@@ -104,10 +121,11 @@ def make_epoch(
 ) -> Callable[..., tuple[State, Float[Array, " members"]]]:
     """Return the compiled function that takes a state through one epoch and gives the mean loss a member.
 
-    The function's arguments are ``state, data, rates, strengths, masks, penalised, key, order_key, part``: ``masks``
-    is 1 where a weight is in use, ``penalised`` is 1 where the penalty counts it. An epoch of ``n_steps`` is several
-    passes over few data, each in a new order, or part number ``part`` of a pass over many, in the order that
-    ``order_key`` gives. The rows of a batch are divided among the devices of ``mesh``.
+    The function's arguments are ``state, data, rates, strengths, masks, penalised, key, order_key, part, noise``:
+    ``masks`` is 1 where a weight is in use, ``penalised`` is 1 where the penalty counts it. An epoch of ``n_steps`` is
+    several passes over few data, each in a new order, or part number ``part`` of a pass over many, in the order that
+    ``order_key`` gives. The rows of a batch are divided among the devices of ``mesh``. Objectives that are equal share
+    the function, and with it what was compiled.
     """
     n_steps_pass = max(1, n_rows // batch_size)
     n_passes = max(1, n_steps // n_steps_pass)
@@ -132,7 +150,7 @@ def make_epoch(
         return keep(new_raw, raw), moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
 
     @partial(jax.jit, compiler_options=one_kernel_after_the_other())
-    def epoch(state: State, data: Data, rates, strengths, masks, penalised, key, order_key, part):
+    def epoch(state: State, data: Data, rates, strengths, masks, penalised, key, order_key, part, noise=None):
         size = min(batch_size, n_rows)
         shuffle = jax.vmap(lambda k: jax.random.permutation(k, n_rows)[: n_steps_pass * size])
         order = shuffle(jax.random.split(order_key, n_passes)).ravel()
@@ -141,7 +159,8 @@ def make_epoch(
 
         def step(carry, inputs):
             raw, moments, skipped = carry
-            rows, moment, k = inputs
+            rows, number, rate, k = inputs
+            moment = Moment(number, rate, noise)
             batch = divided({name: jnp.take(values, rows, axis=-1) for name, values in data.items()}, mesh)
             keys = jax.random.split(k, raw.shape[0])
             members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, 0))
@@ -152,8 +171,7 @@ def make_epoch(
 
         carry = (state.weights, state.optimiser, state.skipped)
         keys = jax.random.split(key, n_steps)
-        times = Moment(jnp.arange(n_steps), rates)
-        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, times, keys))
+        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, jnp.arange(n_steps), rates, keys))
         return whole((State(raw, moments, skipped), jnp.mean(fits, axis=0)), mesh)
 
     return epoch
@@ -177,15 +195,16 @@ def one_kernel_after_the_other() -> dict[str, str]:
     return options
 
 
+@lru_cache(maxsize=MOST_KEPT)
 def make_evaluate(objective: Objective, penalty: AbstractPenalty) -> Callable:
     """Return the compiled function giving each member's mean loss over all of ``data``, without penalty."""
 
     @jax.jit
-    def evaluate(raw: Float[Array, "members n"], masks, data: Data, key):
+    def evaluate(raw: Float[Array, "members n"], masks, data: Data, key, noise=None):
         n = masks.shape[-1]
 
         def member(one, mask):
-            return objective(penalty.gate(one[:n] * mask, one[n:], None), data, key, Moment(0, 0.0))
+            return objective(penalty.gate(one[:n] * mask, one[n:], None), data, key, Moment(0, 0.0, noise))
 
         return jax.lax.map(lambda pair: member(*pair), (raw, masks))
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from isr.model.flow import Flow
-from isr.training.loop import Objective
+from isr.training.loop import Data, Moment, Noise
 
 Columns = Float[Array, "width batch"]
 # Beyond so many standard deviations a sample drawn backwards counts as wild.
@@ -126,51 +126,50 @@ def _draw(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Columns:
     return flow.draw_columns(noise, y)
 
 
-def widened(jitter: tuple[float, ...], share: Float[Array, ""] | float) -> Float[Array, "width 1"]:
-    """Return the noise of each y as a column: its own, and so large a share of `WIDE` on top."""
-    return jnp.hypot(jnp.asarray(jitter, jnp.float32), jnp.asarray(WIDE * share, jnp.float32))[:, None]
+def widened(noise: Noise, rate: Float[Array, ""] | float) -> Float[Array, "width 1"]:
+    """Return the noise of each y as a column: its own, and on top `WIDE` at the highest rate, less at a lower one."""
+    spread = jnp.asarray(noise.spread, jnp.float32)
+    return jnp.hypot(spread, jnp.asarray(WIDE * rate / noise.highest_rate, jnp.float32))[:, None]
 
 
-def make_objective(
-    restore: Callable[[Float[Array, " n"]], Flow],
-    *,
-    backward: float = 0.0,
-    jitter: tuple[float, ...] = (),
-    loss: str = "likelihood",
-    highest_rate: float = np.inf,
-) -> Objective:
-    """Return the objective of a flow as a function of its flat weights.
+@dataclass(frozen=True)
+class FlowObjective:
+    """The mean loss of a batch as a function of a flow's flat weights.
 
     Args:
         restore: Puts flat weights into the flow.
         backward: Weight of the backward term; 0 leaves it out.
-        jitter: Standard deviation of the fresh noise added to each y at every step, in standardised units.
         loss: ``"likelihood"`` or ``"l2+mmd"``.
-        highest_rate: Learning rate at which the noise of y is widest; never by default.
     """
-    if loss not in LOSSES:
-        raise ValueError(f"unknown loss {loss!r}; known: {', '.join(LOSSES)}")
 
-    def objective(weights, batch, key, moment):
-        flow = restore(weights)
+    restore: Callable[[Float[Array, " n"]], Flow]
+    backward: float = 0.0
+    loss: str = "likelihood"
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise ValueError(f"unknown loss {self.loss!r}; known: {', '.join(LOSSES)}")
+
+    def __call__(
+        self, weights: Float[Array, " n"], batch: Data, key: PRNGKeyArray, moment: Moment
+    ) -> Float[Array, ""]:
+        flow = self.restore(weights)
         k_noise, k_loss, k_back = jax.random.split(key, 3)
         x, y = batch["x"], batch.get("y")
         if flow.n_padding:  # fresh numbers, so that the padded variable stays independent of x
             x = jnp.concatenate([x, jax.random.normal(k_loss, (flow.n_padding, x.shape[-1]), x.dtype)])
-        if y is not None and jitter:
-            noise = widened(jitter, moment.rate / highest_rate)
-            y = y + noise.astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
-        if y is not None and loss == "l2+mmd":
+        if y is not None and moment.noise is not None:
+            spread = widened(moment.noise, moment.rate)
+            y = y + spread.astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
+        if y is not None and self.loss == "l2+mmd":
             value = both_ways_loss(flow, x, y, k_loss)
         elif y is not None and flow.n_observed:
             value = profile_loss(flow, x, y)
         else:
             value = jnp.mean(negative_log_likelihood(flow, x, y))
-        if backward:
+        if self.backward:
             n = max(1, x.shape[-1] // 2)
             is_due = moment.number % BACKWARD_EVERY == 0
-            term = in_turn(lambda w, y, key: wildness(restore(w), y, n, key), is_due, weights, y, k_back)
-            value = value + backward * term
+            term = in_turn(lambda w, y, key: wildness(self.restore(w), y, n, key), is_due, weights, y, k_back)
+            value = value + self.backward * term
         return value
-
-    return objective

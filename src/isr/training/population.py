@@ -22,7 +22,7 @@ from isr.training.blocks import Blocks
 from isr.training.checkpoint import Progress
 from isr.training.devices import everywhere, here, rows_mesh
 from isr.training.history import History
-from isr.training.loop import Data, Objective, Phase, State, make_epoch, make_evaluate, rates, start
+from isr.training.loop import Data, Noise, Objective, Phase, State, make_epoch, make_evaluate, rates, start
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty, SmoothHalfNorm
 
@@ -100,6 +100,7 @@ def train(
     path: Path | None = None,
     penalised: np.ndarray | None = None,
     masks: np.ndarray | None = None,
+    noise: Noise | None = None,
     about: str = "",
     n_devices: int | None = None,
 ) -> Population:
@@ -116,6 +117,7 @@ def train(
         path: Where checkpoints go; a file found there is resumed from.
         penalised: 1 where the penalty counts a weight; all of them when left out.
         masks: For each restart 1 where it may use a weight; all of them when left out.
+        noise: What is added to y at every step.
         about: What the objective depends on besides the data, so that a checkpoint of another one is refused.
         n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
     """
@@ -130,6 +132,7 @@ def train(
         penalised,
         weights,
         masks,
+        noise,
         about,
         n_devices,
     )
@@ -140,7 +143,8 @@ class _Run:
     """The moving parts of one `train` call."""
 
     def __init__(
-        self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks, about, n_devices
+        self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks, noise, about,
+        n_devices
     ):  # fmt: skip
         self.objective, self.schedule, self.key = objective, schedule, key
         self.monitor, self.path = monitor, path
@@ -151,6 +155,7 @@ class _Run:
         self.data = everywhere(_on_device(rows), self.mesh)
         self.held_out = everywhere(_on_device(held_out), self.mesh)
         self.n_steps = schedule.steps_of_epoch(self.n_rows)
+        self.noise = None if noise is None else jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), noise)
         self.n = weights.shape[1]
         self.n_gates = schedule.penalty.n_gates * self.n
         self.penalised = jnp.asarray(np.ones(self.n) if penalised is None else penalised, jnp.float32)
@@ -211,7 +216,7 @@ class _Run:
             _, order_key = jax.random.split(jax.random.fold_in(phase_key, number // n_parts))
             inputs = (
                 all_rates[number], jnp.asarray(strengths), jnp.asarray(masks), self.penalised, key, order_key,
-                number % n_parts,
+                number % n_parts, self.noise,
             )  # fmt: skip
             state, loss = self.epoch(
                 everywhere(state, self.mesh), self._data_of(number), *everywhere(inputs, self.mesh)
@@ -231,8 +236,8 @@ class _Run:
 
     def _held_out(self, weights: jax.Array, masks: np.ndarray) -> jax.Array:
         key = jax.random.fold_in(self.key, 1 << 20)
-        weights, used, key = everywhere((weights, jnp.asarray(masks), key), self.mesh)
-        return self.evaluate(weights, used, self.held_out, key)
+        weights, used, key, noise = everywhere((weights, jnp.asarray(masks), key, self.noise), self.mesh)
+        return self.evaluate(weights, used, self.held_out, key, noise)
 
     def _keep_checkpoint(self, *, now: bool | None = None) -> None:
         if now is None:

@@ -18,7 +18,7 @@ from isr.data.workers import all_together
 from isr.training.blocks import Blocks
 from isr.training.cache import keep_compiled_programs
 from isr.training.history import History
-from isr.training.loop import Objective
+from isr.training.loop import Noise, Objective
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Schedule, train
 
@@ -36,6 +36,7 @@ def train_shared(
     path: Path | None = None,
     penalised: np.ndarray | None = None,
     masks: np.ndarray | None = None,
+    noise: Noise | None = None,
     about: str = "",
     n_devices: int | None = None,
 ) -> Population:
@@ -66,7 +67,7 @@ def train_shared(
                 own if number == 0 else jax.random.fold_in(own, number),
                 monitor=monitor if number == 0 else monitor.silent(), penalised=penalised,
                 path=path if path is None or number == 0 else path.with_name(f"{path.name}.{number}"),
-                masks=None if masks is None else masks[rows], about=about, n_devices=n_devices,
+                masks=None if masks is None else masks[rows], noise=noise, about=about, n_devices=n_devices,
             )  # fmt: skip
 
     if n_shares == 1:

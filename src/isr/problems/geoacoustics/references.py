@@ -54,6 +54,7 @@ def make_truths(
     seed: int,
     lattice: tuple[int, int],
     n_pool: int,
+    n_steps: int = 400,
     observed: np.ndarray,
 ) -> Truths:
     """Return ``n`` observations of the prior with exact posterior draws, from ``folder`` where they are there already.
@@ -66,6 +67,7 @@ def make_truths(
         seed: Of everything drawn.
         lattice: Cells of the first grid (task 1).
         n_pool: Prior draws among which the walkers find their start (task 2).
+        n_steps: Steps of each walker (task 2); of twice as many walkers where one hydrophone is known, fewer do.
         observed: Pressures measured in the true environment.
     """
     path = folder / f"truths-seed-{seed}.npz"
@@ -79,7 +81,7 @@ def make_truths(
     array_rows = tasks.with_noise(tasks.array_rows(p), rng)
     hydrophone_rows = tasks.with_noise(tasks.hydrophone_rows(p)[np.arange(n), picked], rng)
     at_truth = tasks.array_rows(observed[None])
-    known = _Known(task, lattice, n_pool, seed)
+    known = _Known(task, lattice, n_pool, n_steps, seed)
     exact = [known.given_array(y, n_draws, i) for i, y in enumerate(np.concatenate([array_rows, at_truth]))]
     truths = Truths(
         m, array_rows, np.stack([draws for draws, _ in exact[:-1]]), hydrophone_rows,
@@ -93,7 +95,8 @@ def make_truths(
 class _Known:
     """Prior pressures, on a grid (task 1) or drawn (task 2), from which exact posteriors start."""
 
-    def __init__(self, task: int, lattice: tuple[int, int], n_pool: int, seed: int) -> None:
+    def __init__(self, task: int, lattice: tuple[int, int], n_pool: int, n_steps: int, seed: int) -> None:
+        self.n_steps = n_steps
         self.bounds, self.noise = prior(task).bounds, tasks.noise_sd()
         self.low, self.high = np.array(self.bounds).T
         self.shape = lattice if task == 1 else None
@@ -120,7 +123,7 @@ class _Known:
             )
             return grid.sample(n_draws, seed), float(-2 * grid.log_likelihood.max())
         found = ensemble_posterior(
-            self.m, values, log_likelihood, self.bounds, random_state=seed,
+            self.m, values, log_likelihood, self.bounds, n_steps=self.n_steps, random_state=seed,
             residuals=lambda m: (tasks.simulate_array(m[None])[0] - y) / self.noise,
         )  # fmt: skip
         return _some(found.samples, n_draws, seed), found.misfit
@@ -135,7 +138,13 @@ class _Known:
         if self.shape is not None:
             return Grid(self.low, self.high, values.reshape(self.shape)).sample(n_draws, seed)
         found = ensemble_posterior(
-            self.m, values, log_likelihood, self.bounds, n_walkers=96, n_steps=150, random_state=seed
+            self.m,
+            values,
+            log_likelihood,
+            self.bounds,
+            n_walkers=96,
+            n_steps=3 * self.n_steps // 8,
+            random_state=seed,
         )
         return _some(found.samples, n_draws, seed)
 

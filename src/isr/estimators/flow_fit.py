@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from isr.estimators.status import DivergedError
 from isr.estimators.streams import StandardBlocks, Stream
 from isr.expressions import extract
 from isr.model.affine import Bounded, Inverted, Standardise
+from isr.model.bijection import AbstractBijection
 from isr.model.build import Architecture, build_flow, chart_steps
 from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
@@ -212,19 +213,35 @@ def _best_shape(pairs: Pairs, settings: Settings, monitor: Monitor) -> Architect
     phases = settings.schedule.phases
     warm = phases[0]._replace(name="charts", n_epochs=max(1, phases[0].n_epochs // 4))
     short = replace(settings.schedule, phases=(warm, *(p._replace(n_epochs=0) for p in phases[1:])))
-    trial = replace(settings, schedule=short, n_restarts=2, path=None)
+    trial = replace(settings, schedule=short, n_restarts=2, path=None, stream=None)
     scores = []
-    # Charts are judged by a flow of networks, which suits any of them and compiles fast.
     charts_differ = len({shape.charts for shape in settings.architectures}) > 1
     for shape in settings.architectures:
         rows = prepare(pairs, seed=settings.seed, isotropic="polar" in shape.charts)
-        if "split" in shape.charts and not chart_steps(shape.charts, rows.train):
+        steps = chart_steps(shape.charts, rows.train)
+        if "split" in shape.charts and not steps:
             scores.append(np.inf)
             continue
-        tried = replace(shape, subnet="mlp") if charts_differ else shape
-        population, _ = _train(rows, tried, trial, monitor)
-        scores.append(float(np.min(population.held_out)) + rows.width)
+        width = rows.width
+        if charts_differ:
+            # Charts are judged as they start, by a flow of networks: it suits any of them, and all share one program.
+            rows, width = _charted(pairs, rows, steps, settings.seed)
+            shape = replace(shape, subnet="mlp", charts=())
+        population, _ = _train(rows, shape, trial, monitor)
+        scores.append(float(np.min(population.held_out)) + width)
     return settings.architectures[int(np.argmin(scores))]
+
+
+def _charted(pairs: Pairs, rows: Rows, steps: Sequence[AbstractBijection], seed: int) -> tuple[Rows, float]:
+    """Return rows with x as charts show it, and what charts and standardisation add to a loss in nats."""
+    chart = jax.jit(jax.vmap(Chain(tuple(steps)).forward_and_log_det)) if steps else _unchanged
+    seen = replace(pairs, x=np.asarray(chart(rows.standardised(pairs.x, None)["x"].T)[0]), bounds=None)
+    charted = prepare(seen, seed=seed, isotropic=False)
+    return charted, rows.width + charted.width - float(np.mean(chart(rows.held_out)[1]))
+
+
+def _unchanged(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return x, np.zeros(len(x))
 
 
 def _distinct(weights: np.ndarray) -> list[np.ndarray]:

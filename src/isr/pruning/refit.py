@@ -140,10 +140,11 @@ class Fit:
             method, options = "trust-exact", {"maxiter": max_iterations, "gtol": 1e-6 if fast else 1e-9}
         else:
             method, options = "L-BFGS-B", {"maxiter": 10 * max_iterations}
-        found = minimize(
-            value_and_grad, theta[free] / size, jac=True, method=method, options=options,
-            hess=curvature if method == "trust-exact" else None,
-        )  # fmt: skip
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too far is refused, not an error
+            found = minimize(
+                value_and_grad, theta[free] / size, jac=True, method=method, options=options,
+                hess=curvature if method == "trust-exact" else None,
+            )  # fmt: skip
         after = place(found.x)
         value = self.loss(after)
         return (after, value) if value <= before else (theta, before)

@@ -14,11 +14,13 @@ from isr.estimators.settings import Effort
 from isr.estimators.symbolic_flow import SymbolicFlow
 from isr.problems.densities import DENSITIES
 from isr.reproduce import records
+from isr.training.history import History
 
-N_TRAIN, N_TEST = 10_000, 100_000
-# A look takes two fits at a time: most of a short fit is compilation.
+N_TRAIN, N_TEST, N_DRAWN = 10_000, 100_000, 5_000
+# A look takes two fits at a time, in processes of their own: most of a short fit is compilation.
 N_TRAIN_CHARTS = 3_000
-QUICK: dict[str, Any] = {"effort": "quick", "n_restarts": 2}
+# One start under every penalty at once: each further phase of another size would be compiled on its own.
+QUICK: dict[str, Any] = {"effort": Effort(0, 2400, 200), "n_restarts": 1}
 
 # Squares of squares fit no worse, but leave one fresh sample in a thousand with next to no density.
 BOUNDED = {"constant": 1, "id": 2, "sin": 2, "sigmoid": 8, "product": 1}
@@ -61,26 +63,33 @@ def run(
         quick: Fewer steps and starts, one seed: for a look, not for the record.
         say: Told of every fit.
     """
-    rows, last = [], {}
+    rows, drawn = [], {}
     wanted = [next(iter(seeds))] if quick else list(seeds)
     cases = [(name, label, seed) for name in names for label in MODELS[name] for seed in wanted]
     if quick:  # two at a time end sooner when the dearest begin
         cases.sort(key=lambda case: "charts" not in MODELS[case[0]][case[1]])
-    fits: Any = Parallel(n_jobs=2 if quick else 1, prefer="threads", return_as="generator")(
-        delayed(fit_one)(name, label, MODELS[name][label], seed, quick=quick) for name, label, seed in cases
+    fits: Any = Parallel(n_jobs=2 if quick else 1, return_as="generator")(
+        delayed(_fit_and_draw)(name, label, seed, quick=quick) for name, label, seed in cases
     )
-    for (name, label, seed), (row, model) in zip(cases, fits, strict=True):
+    for (name, label, seed), (row, samples, history) in zip(cases, fits, strict=True):
         records.append(out / "densities.jsonl", row)
         say(f"{name:9} {label:11} seed {seed}: KL {row['kl']:.4f}, {row['n_constants']} constants, "
             f"complexity {row['complexity']}, {row['seconds']:.0f} s")  # fmt: skip
         rows.append(row)
-        last[name, label] = model
+        drawn[name, label] = samples
+        if (name, label) == ("banana", "ISR"):
+            curves(history, out / "history.png")
     everything = records.latest(records.read(out / "densities.jsonl"), "density", "model", "seed", "quick")
     (out / "densities.md").write_text(table([r for r in everything if r["quick"] == quick]))
-    figure(last, out / "densities.png")
-    if ("banana", "ISR") in last:
-        curves(last["banana", "ISR"], out / "history.png")
+    figure(drawn, out / "densities.png")
     return rows
+
+
+def _fit_and_draw(
+    name: str, label: str, seed: int, *, quick: bool
+) -> tuple[dict[str, Any], np.ndarray, History]:
+    row, model = fit_one(name, label, MODELS[name][label], seed, quick=quick)
+    return row, model.sample(N_DRAWN), model.history_
 
 
 def fit_one(
@@ -131,34 +140,37 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def curves(model: SymbolicFlow, path: Path) -> None:
+def curves(history: History, path: Path) -> None:
     """Draw the training curves of a fit."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    ax = model.history_.plot()
+    ax = history.plot()
     ax.figure.tight_layout()
     ax.figure.savefig(path, dpi=130)
     plt.close(ax.figure)
 
 
-def figure(models: dict[tuple[str, str], SymbolicFlow], path: Path) -> None:
-    """Draw samples of the truth and of every model, densities in columns, models in rows."""
+def figure(drawn: dict[tuple[str, str], np.ndarray], path: Path) -> None:
+    """Show samples of the truth and of every model, densities in columns, models in rows."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    names = list(dict.fromkeys(name for name, _ in models))
-    labels = ["truth", *dict.fromkeys(label for _, label in models)]
+    names = [name for name in MODELS if any(name == other for other, _ in drawn)]
+    labels = [
+        "truth",
+        *dict.fromkeys(label for name in names for label in MODELS[name] if (name, label) in drawn),
+    ]
     fig, axes = plt.subplots(
         len(labels), len(names), figsize=(2.2 * len(names), 2.2 * len(labels)), squeeze=False
     )
-    first = {label: next(n for n in names if label == "truth" or (n, label) in models) for label in labels}
+    first = {label: next(n for n in names if label == "truth" or (n, label) in drawn) for label in labels}
     for column, name in enumerate(names):
-        truth = DENSITIES[name].sample(2000, random_state=0)
+        truth = DENSITIES[name].sample(N_DRAWN, random_state=0)
         low, high = truth.min(axis=0) - 0.5, truth.max(axis=0) + 0.5
         for row, label in enumerate(labels):
             ax = axes[row][column]
@@ -166,12 +178,12 @@ def figure(models: dict[tuple[str, str], SymbolicFlow], path: Path) -> None:
             if label == "truth":
                 x = truth
                 ax.set_title(name)
-            elif (name, label) in models:
-                x = models[name, label].sample(2000)
+            elif (name, label) in drawn:
+                x = drawn[name, label]
             else:
                 ax.set_axis_off()
                 continue
-            ax.scatter(*x.T, s=1.5, alpha=0.4, lw=0, color="0.3" if label == "truth" else f"C{row - 1}")
+            ax.scatter(*x.T, s=1.2, alpha=0.3, lw=0, color="0.3" if label == "truth" else f"C{row - 1}")
             ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
             if name == first[label]:
                 ax.set_ylabel(label)

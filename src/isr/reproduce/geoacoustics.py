@@ -69,6 +69,7 @@ class Size:
         array: Training of the amortised model of the array.
         refined: Training of each truncated round.
         n_refined: Rows of each truncated round.
+        n_rounds: Truncated rounds at most.
         n_observations: Simulated observations judged against exact posteriors.
         n_calibration: Simulated observations judged by calibration.
         lattice: Cells of the first grid of task 1.
@@ -85,6 +86,7 @@ class Size:
     array: Effort
     refined: Effort
     n_refined: int
+    n_rounds: int
     n_observations: int
     n_calibration: int
     lattice: tuple[int, int]
@@ -97,16 +99,15 @@ class Size:
 FULL = Size(
     50_000, Effort(12_000, 12_000, 0, peak=2e-3), Effort(20_000, 20_000, 0, peak=2e-3),
     Effort(8_000, 12_000, 4_000, peak=3e-3), 400.0, Effort(30_000, 0, 0, peak=2e-3), Effort(4_000, 0, 0, peak=3e-3),
-    5_000, 20, 500, (720, 60), 50_000, 400,
+    5_000, 4, 20, 500, (720, 60), 50_000, 400,
     {"n_blocks": 5, "n_layers": 4},
 )  # fmt: skip
 QUICK = Size(
-    2_000, Effort(500, 0, 0, peak=2e-3), Effort(500, 0, 0, peak=2e-3), Effort(300, 300, 100, peak=3e-3),
-    20.0, Effort(800, 0, 0, peak=2e-3), Effort(800, 0, 0, peak=3e-3), 1_000, 1, 100, (120, 20), 2_000, 120,
+    2_000, Effort(500, 0, 0, peak=2e-3), Effort(500, 0, 0, peak=2e-3), Effort(0, 600, 100, peak=3e-3),
+    20.0, Effort(800, 0, 0, peak=2e-3), Effort(800, 0, 0, peak=3e-3), 1_000, 3, 1, 100, (120, 20), 2_000, 120,
     {"n_blocks": 2, "n_layers": 1},
 )  # fmt: skip
 N_DRAWS = 1000
-ROUNDS = 4
 STAGES = (*MODELS, "array", *REFINED)
 
 
@@ -177,15 +178,13 @@ class Experiment:
             self.training()
         # Most of a short training is compilation, which has one core: two at a time end sooner, the dearest first.
         order = sorted(names, key=lambda name: name not in REFINED) if n_at_a_time > 1 else names
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", OutOfDistributionWarning)
-            yield from as_they_end(
-                (delayed(self._stage)(name) for name in order), n_jobs=n_at_a_time, prefer="threads"
-            )
+        yield from as_they_end((delayed(self._stage)(name) for name in order), n_jobs=n_at_a_time)
 
     def _stage(self, name: str) -> dict[str, Any]:
         make = self._array if name == "array" else self._refined if name in REFINED else self._hydrophone
-        row, draws = make(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OutOfDistributionWarning)
+            row, draws = make(name)
         write_arrays(self._draws_path(name), draws)
         return {"experiment": "geoacoustics", "task": self.task, "model": name, "seed": self.seed, **row}
 
@@ -341,7 +340,11 @@ class Experiment:
         options = {"n_features": self.n_parameters, **REFINED[name]}
         model = ConditionalISR(noise=self.noise, effort=self.size.refined, random_state=self.seed, **options)
         return model.fit_simulator(
-            tasks.prior_ranges(self.task), tasks.simulate_array, self.size.n_refined, y_star=y, rounds=ROUNDS
+            tasks.prior_ranges(self.task),
+            tasks.simulate_array,
+            self.size.n_refined,
+            y_star=y,
+            rounds=self.size.n_rounds,
         )
 
     # Judgement ----------------------------------------------------------------------------------------------

@@ -73,7 +73,9 @@ def _marginals(draws: Mapping[str, np.ndarray], task: int, path: Path, *, whole:
             ax = axes[row][column]
             bins = np.linspace(low[column], high[column], 61)
             colour = "0.35" if label.startswith("exact") else f"C{row}"
-            ax.hist(x[:, column], bins=list(bins), density=True, color=colour, alpha=0.75)
+            shown = x[(x[:, column] >= bins[0]) & (x[:, column] <= bins[-1]), column]
+            if len(shown):
+                ax.hist(shown, bins=list(bins), density=True, color=colour, alpha=0.75)
             ax.axvline(truth[column], color="red", ls="--", lw=1)
             ax.set(yticks=[], xlim=(low[column], high[column]))
             if column == 0:

@@ -197,15 +197,16 @@ def one_kernel_after_the_other() -> dict[str, str]:
 
 @lru_cache(maxsize=MOST_KEPT)
 def make_evaluate(objective: Objective, penalty: AbstractPenalty) -> Callable:
-    """Return the compiled function giving each member's mean loss over all of ``data``, without penalty."""
+    """Return the function giving each member's mean loss over all of ``data``, without penalty."""
 
     @jax.jit
-    def evaluate(raw: Float[Array, "members n"], masks, data: Data, key, noise=None):
-        n = masks.shape[-1]
+    def member(raw: Float[Array, " n"], mask, data: Data, key, noise):
+        n = mask.shape[-1]
+        return objective(penalty.gate(raw[:n] * mask, raw[n:], None), data, key, Moment(0, 0.0, noise))
 
-        def member(one, mask):
-            return objective(penalty.gate(one[:n] * mask, one[n:], None), data, key, Moment(0, 0.0, noise))
-
-        return jax.lax.map(lambda pair: member(*pair), (raw, masks))
+    # One after the other, so that populations of any size share a program.
+    def evaluate(raw: Float[Array, "members n"], masks, data: Data, key, noise=None) -> np.ndarray:
+        losses = [member(one, mask, data, key, noise) for one, mask in zip(raw, masks, strict=True)]
+        return np.array([float(loss) for loss in losses])
 
     return evaluate

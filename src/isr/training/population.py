@@ -221,7 +221,7 @@ class _Run:
             state, loss = self.epoch(
                 everywhere(state, self.mesh), self._data_of(number), *everywhere(inputs, self.mesh)
             )
-            held = np.asarray(self._held_out(state.weights, masks))
+            held = self._held_out(state.weights, masks)
             self.history.add(phase.name, np.asarray(loss), held)
             self.progress = Progress(index, number + 1, strengths, masks, state)
             self.monitor.advance(f"loss {_least(loss):.4f}  held-out {_least(held):.4f}")
@@ -234,7 +234,7 @@ class _Run:
             return self.data
         return everywhere(_on_device(self.blocks.block(number % self.blocks.n_blocks)), self.mesh)
 
-    def _held_out(self, weights: jax.Array, masks: np.ndarray) -> jax.Array:
+    def _held_out(self, weights: jax.Array, masks: np.ndarray) -> np.ndarray:
         key = jax.random.fold_in(self.key, 1 << 20)
         weights, used, key, noise = everywhere((weights, jnp.asarray(masks), key, self.noise), self.mesh)
         return self.evaluate(weights, used, self.held_out, key, noise)
@@ -254,7 +254,7 @@ class _Run:
         index, _, strengths, masks, state = self.progress
         weights = state.weights
         if index == 0:  # the best restarts go on, each under every strength
-            held = np.nan_to_num(np.asarray(self._held_out(weights, masks)), nan=np.inf)
+            held = np.nan_to_num(self._held_out(weights, masks), nan=np.inf)
             best = _best_of_each(held, masks, max(1, (len(held) + 1) // 2))
             kept, n_kept = np.repeat(best, len(self.schedule.strengths)), len(best)
             strengths = np.tile(np.asarray(self.schedule.strengths, np.float32), n_kept)
@@ -275,7 +275,7 @@ class _Run:
         if index == len(self.schedule.phases) - 1:  # the refit has no penalty; tell which one made the member
             ladder = np.asarray(self.schedule.strengths, np.float32)
             strengths = np.tile(ladder, len(strengths) // len(ladder))
-        held = np.nan_to_num(np.asarray(self._held_out(state.weights, masks)), nan=np.inf)
+        held = np.nan_to_num(self._held_out(state.weights, masks), nan=np.inf)
         order = np.argsort(held, kind="stable")
         weights = self._effective(state.weights, masks)
         return Population(

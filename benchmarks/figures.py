@@ -53,8 +53,9 @@ def errors(rows: list[Row], path: Path) -> bool:
         return False
 
     def draw(plt: Any) -> Any:
-        figure, axes = _side_by_side(plt, len(problems), 4.6, 3.6)
-        for axis, problem in zip(axes, problems, strict=True):
+        arm = matching(found, problem="arm")
+        figure, axes = _side_by_side(plt, len(problems) + bool(arm), 4.6, 3.6)
+        for axis, problem in zip(axes, problems, strict=False):
             field = "err_post" if problem == "arm" else "c2st"
             for name in dict.fromkeys(r["flow"] for r in found):
                 mine = sorted(matching(found, problem=problem, flow=name), key=lambda r: r["budget"])
@@ -64,11 +65,36 @@ def errors(rows: list[Row], path: Path) -> bool:
             axis.set(
                 xscale="log", yscale="log" if problem == "arm" else "linear", xlabel="seconds", title=problem
             )
+            budgets = sorted({r["budget"] for r in matching(found, problem=problem)})
+            axis.set_xticks(budgets, [f"{b:.0f}" for b in budgets])
+            axis.set_xticks([], minor=True)
             axis.set_ylabel({"err_post": "Err_post", "c2st": "C2ST"}[field])
         axes[0].legend(frameon=False, fontsize=7)
+        if arm:
+            against_constants(axes[-1], arm)
         return figure
 
     return _figure(path, draw)
+
+
+def against_constants(axis: Any, rows: list[Row]) -> None:
+    """Error against the number of constants, after the longest time that every flow was given."""
+    flows = {r["flow"] for r in rows}
+    shared = [
+        b for b in {r["budget"] for r in rows} if {r["flow"] for r in matching(rows, budget=b)} == flows
+    ]
+    budget = max(shared, default=min(r["budget"] for r in rows))
+    for name in dict.fromkeys(r["flow"] for r in rows):
+        for row in matching(rows, flow=name, budget=budget):
+            axis.plot(row["n_parameters"], row["err_post"], "o", ms=5)
+            place = (4, -9) if name.startswith("isr") else (4, 4)
+            axis.annotate(
+                name, (row["n_parameters"], row["err_post"]), place, textcoords="offset points", fontsize=7
+            )
+    axis.set(
+        xscale="log", yscale="log", xlabel="constants", ylabel="Err_post", title=f"arm, after {budget:.0f} s"
+    )
+    axis.margins(x=0.25, y=0.15)
 
 
 def growth(rows: list[Row], path: Path) -> bool:

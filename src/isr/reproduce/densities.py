@@ -123,6 +123,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Return a Markdown table of medians over the seeds, and the equations of each density's first seed."""
     lines = ["| density | model | KL (nats), median | worst | constants | complexity | seconds | seeds |",
              "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    rows = sorted(
+        rows, key=lambda r: (list(MODELS).index(r["density"]), list(MODELS[r["density"]]).index(r["model"]))
+    )
     for name, label in dict.fromkeys((r["density"], r["model"]) for r in rows):
         group = [r for r in rows if (r["density"], r["model"]) == (name, label)]
 

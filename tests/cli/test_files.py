@@ -2,6 +2,8 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from isr.data.files import match_columns, numeric_columns, read_rows
@@ -110,3 +112,13 @@ def test_a_missing_file_or_column_names_its_neighbour(tmp_path):
         numeric_columns(read_rows(path), ["Dept"], source=path)
     with pytest.raises(IsADirectoryError, match="is a folder; name the file inside it"):
         read_rows(tmp_path)
+
+
+def test_a_parquet_file_with_damaged_notes_on_its_columns_is_refused(tmp_path):
+    path = tmp_path / "rows.parquet"
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3, 4]})
+    table = pa.Table.from_pandas(frame)
+    notes = table.schema.metadata[b"pandas"].replace(b"numpy_type", b"mumpy_type")
+    pq.write_table(table.replace_schema_metadata({b"pandas": notes}), path)
+    with pytest.raises(ValueError, match="is not a Parquet file, or damaged"):
+        read_rows(path)

@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 import sympy
 
 import isr
-from isr.cli.models import open_model
+from isr.cli.models import front_of, open_model
 from isr.expressions.check import CheckResult, CheckRow
 from isr.inference.saved import from_bundle
 from isr.report import gather, render
@@ -320,3 +321,14 @@ def test_a_file_that_lacks_the_rest_of_its_front_says_so(run, models, tmp_path):
         "only its figures; fit again to save the whole front"
         in run("show", "alone.isr", "--complexity", 6).err
     )
+
+
+@pytest.mark.parametrize(
+    "front",
+    [{"nll": [1.0]}, {"complexity": [1], "nll": ["a"], "n_parameters": [2], "chosen": [True]}, [1.0], 7],
+)
+def test_half_a_front_in_a_file_is_no_front(front, models):
+    saved = load(models["eql"])
+    forged = replace(saved, metadata={**saved.metadata, "front": front})
+    assert front_of(saved)
+    assert front_of(forged) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from isr.expressions.check import CheckResult
     from isr.expressions.formulas import FormulaExpressions
     from isr.storage import Bundle
+
+FRONT = ("complexity", "nll", "n_parameters", "chosen")
 
 
 def open_model(path: Path, complexity: int | None = None) -> Bundle:
@@ -94,10 +97,17 @@ def _at_complexity(bundle: Bundle, complexity: int, path: Path) -> Bundle:
 
 
 def front_of(bundle: Bundle) -> list[dict[str, Any]]:
-    """Return the points of a model's front, from simple to complex; empty where the file has none."""
-    columns = bundle.metadata.get("front") or {}
-    names = [name for name in ("complexity", "nll", "n_parameters", "chosen") if name in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*(columns[n] for n in names), strict=True)]
+    """Return the points of a model's front, from simple to complex; empty where the file has none, or half of one."""
+    columns = bundle.metadata.get("front")
+    if not isinstance(columns, dict):
+        return []
+    values: list[Any] = [columns.get(name) for name in FRONT]
+    if not all(isinstance(column, list | tuple) for column in values):
+        return []
+    rows: list[Any] = list(zip_longest(*values))
+    if not all(isinstance(value, int | float) for row in rows for value in row):
+        return []
+    return [dict(zip(FRONT, row, strict=True)) for row in rows]
 
 
 def written(equations: Expressions | FormulaExpressions, direction: str, form: str = "text") -> str:

@@ -260,8 +260,12 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
     try:
         frame = pd.read_parquet(path)
-    except (ValueError, OSError) as error:  # pyarrow's own errors are both
-        raise ValueError(f"{path} is not a Parquet file, or damaged: {error}") from None
+    except (
+        Exception
+    ) as error:  # besides pyarrow's own errors, damaged notes on the columns fail anywhere in pandas
+        raise ValueError(
+            f"{path} is not a Parquet file, or damaged: {error or type(error).__name__}"
+        ) from None
     frame.columns = [str(c) for c in frame.columns]
     return frame.reset_index(drop=True)
 

@@ -7,8 +7,10 @@ and the guard of the subnetworks' inputs are part of the formula.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -18,7 +20,9 @@ from isr.model.elementary import arctan
 from isr.model.eql import EQL
 from isr.model.formula import Formulas
 from isr.model.mlp import MLP
+from isr.model.native_coupling import native_form
 
+Model = TypeVar("Model")
 Subnetwork = EQL | MLP | Formulas
 
 
@@ -99,6 +103,18 @@ class Coupling(AbstractBijection):
         if self.clamp is not None:
             s = self.clamp * (2 / np.pi) * arctan(s / self.clamp)
         return s, t
+
+
+def natively(model: Model) -> Model:
+    """Return the same model, its couplings in the form that the native library runs in single precision where it can.
+
+    Learned numbers are the same in the same order.
+    """
+
+    def changed(part: Any) -> Any:
+        return (native_form(part) or part) if isinstance(part, Coupling) else part
+
+    return jax.tree.map(changed, model, is_leaf=lambda part: isinstance(part, Coupling))
 
 
 def _a_column_each(condition: Array | None, n: int) -> Array | None:

@@ -29,6 +29,7 @@ from isr.model.bijection import (
 )
 from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
+from isr.model.coupling import natively
 from isr.model.inputs import with_inputs
 from isr.model.parameters import cast
 from isr.model.programs import compiled
@@ -272,11 +273,12 @@ class Flow(eqx.Module):
                 raise ValueError(f"y must hold one row or as many as x ({len(rows)}), got {len(y)}")
         elif y is not None and not self.condition_dim:
             raise ValueError("this flow has no condition, but y was given; leave y out")
-        flow = self
-        if precision == "single" or len(rows) >= LEAST_UNROLLED:
-            flow = replace(self, bijection=unroll(self.bijection))
         with jax.enable_x64(precision == "double"):
-            flow = cast(with_inputs(flow, wanted), wanted)
+            flow = cast(with_inputs(self, wanted), wanted)
+            if precision == "single":
+                flow = natively(flow)
+            if precision == "single" or len(rows) >= LEAST_UNROLLED:
+                flow = replace(flow, bijection=unroll(flow.bijection))
             return _in_chunks(compiled(_run, flow, method), flow, rows, y if y_enters else None)
 
 

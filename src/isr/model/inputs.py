@@ -30,8 +30,10 @@ def with_inputs(model: Model, precision: Any) -> Model:
 
     Example:
         >>> one, other = (with_inputs(Standardise((mean,), (0.5,)), np.float32) for mean in (2.0, 3.0))
-        >>> jax.tree.structure(one) == jax.tree.structure(other), one.forward_and_log_det(jnp.ones(1, np.float32))[0].tolist()
-        (True, [-2.0])
+        >>> jax.tree.structure(one) == jax.tree.structure(other)
+        True
+        >>> one.forward_and_log_det(jnp.ones(1, np.float32))[0].tolist()
+        [-2.0]
     """
 
     def changed(part: Any) -> Any:

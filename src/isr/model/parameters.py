@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 from isr.model.repeats import Run, runs
 
 Model = TypeVar("Model")
+Other = TypeVar("Other")
 
 
 def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndarray], Model]]:
@@ -27,12 +28,16 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndar
 
     The function keeps the vector's precision, so a model can be trained in single and refitted in double.
     """
-    restore = _Restore(model)
+    restore = Restore(model)
     return _joined(restore.leaves), restore
 
 
-class _Restore(Generic[Model]):
-    """Puts a vector back into a model; travels to another process as that model."""
+class Restore(Generic[Model]):
+    """Puts a vector back into a model; travels to another process as that model.
+
+    Args:
+        model: The model.
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -46,6 +51,10 @@ class _Restore(Generic[Model]):
         else:
             new = [jnp.asarray(leaf) for leaf in self._split(np.asarray(values), np.split)]
         return eqx.combine(jax.tree.unflatten(self.tree, new), self.rest)
+
+    def changed(self, change: Callable[[Model], Other]) -> Restore[Other]:
+        """Return the function that puts the same vectors into ``change(model)``, which reads them in the same order."""
+        return Restore(change(self.model))
 
     def _split(self, values: Any, split: Callable[..., list[Any]]) -> list[Any]:
         """Return the leaves, cut out run by run.
@@ -66,10 +75,10 @@ class _Restore(Generic[Model]):
         return leaves
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Restore, (self.model,)
+        return Restore, (self.model,)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Restore) and self._structure == other._structure
+        return isinstance(other, Restore) and self._structure == other._structure
 
     def __hash__(self) -> int:
         return hash(self._structure)

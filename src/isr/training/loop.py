@@ -17,6 +17,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from isr.model.native import left_out
 from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
 
@@ -134,7 +135,8 @@ def make_epoch(
         n = mask.shape[0]
         weights, gates = raw[:n] * mask, raw[n:]
         k_gate, k_loss = jax.random.split(key)
-        fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss, moment)
+        with left_out(mesh is not None):  # the native library works on one device
+            fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss, moment)
         return fit + strength * penalty.value(weights * penalised, gates), fit
 
     def one_step(raw, moments, skipped, strength, mask, penalised, batch, moment, key):

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from isr.model.coupling import natively
 from isr.model.flow import Flow
+from isr.model.parameters import Restore
 from isr.training.loop import Data, Moment, Noise
 
 Columns = Float[Array, "width batch"]
@@ -153,7 +155,7 @@ class FlowObjective:
     def __call__(
         self, weights: Float[Array, " n"], batch: Data, key: PRNGKeyArray, moment: Moment
     ) -> Float[Array, ""]:
-        flow = self.restore(weights)
+        flow = self._flow(weights)
         k_noise, k_loss, k_back = jax.random.split(key, 3)
         x, y = batch["x"], batch.get("y")
         if flow.n_padding:  # fresh numbers, so that the padded variable stays independent of x
@@ -170,6 +172,10 @@ class FlowObjective:
         if self.backward:
             n = max(1, x.shape[-1] // 2)
             is_due = moment.number % BACKWARD_EVERY == 0
-            term = in_turn(lambda w, y, key: wildness(self.restore(w), y, n, key), is_due, weights, y, k_back)
+            term = in_turn(lambda w, y, key: wildness(self._flow(w), y, n, key), is_due, weights, y, k_back)
             value = value + self.backward * term
         return value
+
+    def _flow(self, weights: Float[Array, " n"]) -> Flow:
+        is_single = weights.dtype == jnp.float32 and isinstance(self.restore, Restore)
+        return (self.restore.changed(natively) if is_single else self.restore)(weights)

@@ -1,0 +1,22 @@
+"""The folder in which compiled programs are kept between processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def kept_programs() -> Path | None:
+    """Return the folder, which exists then, or None where there is none.
+
+    ``ISR_CACHE`` names another one, or none when it is ``off``; the default is ``isr`` in the user's cache folder.
+    """
+    if os.environ.get("ISR_CACHE") == "off":
+        return None
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get("ISR_CACHE") or home / "isr")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder

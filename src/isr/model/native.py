@@ -1,0 +1,105 @@
+"""The native library: couplings in single precision, compiled on this machine the first time they are needed.
+
+It needs a C compiler (``CC``, or ``cc``, ``gcc`` or ``clang`` on the path) and takes a second or two once; without one,
+or with ``ISR_NATIVE=off``, XLA does the same work more slowly. The library is kept beside other compiled programs,
+under a name that tells its source, the compiler's options, JAX and the processor apart.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+import jax
+
+from isr.data.whole_files import write_whole
+from isr.model.kept import kept_programs
+
+SOURCE = Path(__file__).with_name("native_coupling.c")
+FUNCTIONS = ("forward", "inverse", "forward_back", "inverse_back")
+OPTIONS = (
+    "-O3", "-march=native", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared",
+    "-fPIC",
+)  # fmt: skip
+LONGEST_SECONDS = 120
+_left_out: ContextVar[bool] = ContextVar("native_left_out", default=False)
+
+
+def library_tag() -> str | None:
+    """Return what the names of the library's functions end in, or None where there is no library."""
+    return None if _left_out.get() or jax.default_backend() != "cpu" else _registered()
+
+
+@contextmanager
+def left_out(is_left_out: bool = True) -> Iterator[None]:
+    """Leave the library out of what is traced inside: it works on one device, XLA on several."""
+    token = _left_out.set(is_left_out)
+    try:
+        yield
+    finally:
+        _left_out.reset(token)
+
+
+@cache
+def _registered() -> str | None:
+    if os.environ.get("ISR_NATIVE") == "off" or platform.system() not in ("Linux", "Darwin"):
+        return None
+    tag = _tag()
+    try:
+        library = _loaded(tag)
+        for name in FUNCTIONS:
+            capsule = jax.ffi.pycapsule(getattr(library, f"isr_{name}"))
+            jax.ffi.register_ffi_target(f"isr_{name}_{tag}", capsule, platform="cpu")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return tag
+
+
+def _tag() -> str:
+    parts = (SOURCE.read_text(), *OPTIONS, jax.__version__, platform.machine(), _processor())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _processor() -> str:
+    """Return what this processor can do: a library for another one may hold instructions that it lacks."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(
+        sorted({line for line in lines if line.split("\t")[0] in ("flags", "Features", "model name")})
+    )
+
+
+def _loaded(tag: str) -> ctypes.CDLL:
+    folder = kept_programs()
+    if folder is None:
+        with tempfile.TemporaryDirectory() as passing:
+            _compile(Path(passing) / "library.so")
+            return ctypes.CDLL(str(Path(passing) / "library.so"))
+    path = folder / f"native-{tag}.so"
+    if not path.exists():
+        write_whole(path, _compile)
+    if path.stat().st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to somebody else")
+    return ctypes.CDLL(str(path))
+
+
+def _compile(path: Path) -> None:
+    compiler = next(filter(shutil.which, [os.environ.get("CC", ""), "cc", "gcc", "clang"]), None)
+    if compiler is None:
+        raise FileNotFoundError("there is no C compiler")
+    subprocess.run(
+        [compiler, *OPTIONS, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o", str(path), "-lm"],
+        check=True, capture_output=True, timeout=LONGEST_SECONDS,
+    )  # fmt: skip

@@ -1,0 +1,631 @@
+/* Two-sided affine couplings of equation networks in vector registers: both directions, with their gradients.
+
+   XLA calls the four functions at the end through its foreign-function interface. Samples are columns: an array of
+   `dim` rows holds `n` numbers a row, and leading axes of all arrays run over the members of a population. Samples go
+   through in tiles of TILE vectors, so that all values of a tile stay in the cache; a gradient works them out again
+   instead of keeping those of the whole batch. The last lanes of the last tile repeat the last sample with no weight.
+
+   Weights of a coupling are one vector: of the first network all matrices (stack, rows, columns), then all biases
+   (stack, rows), and the same of the second. The plan says what they are, see `native_coupling.py`. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "xla/ffi/api/c_api.h"
+
+#define LANES 16
+#define TILE 8
+#define STACK 2 /* a log-scale and a shift */
+#define ALIGNMENT 64
+
+typedef float V __attribute__((vector_size(4 * LANES)));
+typedef int32_t I __attribute__((vector_size(4 * LANES)));
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Elementary functions ------------------------------------------------------------------------------------------ */
+
+INLINE V select_where(I mask, V yes, V no) { return (V)((mask & (I)yes) | (~mask & (I)no)); }
+INLINE V constant(float value) { return (V){0} + value; }
+INLINE V absolute(V x) { return (V)((I)x & 0x7fffffff); }
+INLINE V with_sign_of(V size, V sign) { return (V)(((I)size & 0x7fffffff) | ((I)sign & (int32_t)0x80000000)); }
+INLINE V at_most(V x, float high) { return select_where(x > high, constant(high), x); }
+INLINE V at_least(V x, float low) { return select_where(x < low, constant(low), x); }
+INLINE V where_inside(V x, float low, float high, V value) {
+    return select_where((x >= low) & (x <= high), value, constant(0.0f));
+}
+
+/* Adding and taking off this number rounds to a whole one, below 2^22. */
+#define ROUNDING 12582912.0f
+INLINE V rounded(V x) { return (x + ROUNDING) - ROUNDING; }
+
+INLINE V power_of_two(I n) { return (V)((n + 127) << 23); }
+
+INLINE V exponential(V x) {
+    V held = at_least(at_most(x, 88.8f), -87.3f);
+    V n = rounded(held * 1.442695041f);
+    V r = held - n * 0.693145751953125f - n * 1.42860682e-6f;
+    V p = r * 1.98909885e-4f + 1.39336479e-3f;
+    p = p * r + 8.33331093e-3f;
+    p = p * r + 4.16664649e-2f;
+    p = p * r + 1.66666667e-1f;
+    p = p * r + 0.5f;
+    V value = 1.0f + r + r * r * p;
+    I whole = __builtin_convertvector(n, I), half = whole >> 1;
+    value = value * power_of_two(half) * power_of_two(whole - half);
+    return select_where(x > 88.72283f, constant(INFINITY), value);
+}
+
+/* Of positive numbers in the normal range. */
+INLINE V logarithm(V x) {
+    I shifted = (I)x - 0x3f3504f3; /* the bits of sqrt(1/2) */
+    I exponent = shifted >> 23;
+    V mantissa = (V)((shifted & 0x007fffff) + 0x3f3504f3);
+    V t = (mantissa - 1.0f) / (mantissa + 1.0f), z = t * t;
+    V series = z * (0.666666667f + z * (0.4f + z * (0.285714286f + z * 0.222222222f)));
+    V value = __builtin_convertvector(exponent, V) * 0.693147181f + (t * 2.0f + t * series);
+    return select_where(x == INFINITY, x, value);
+}
+
+/* The same polynomials as in elementary.py. */
+INLINE V sine_of_turns(V g) {
+    V rest = g - rounded(g);
+    rest = select_where(absolute(g) > 4e6f, g - g, rest);
+    V a = 0.25f - absolute(absolute(rest) - 0.25f), z = a * a;
+    V p = z * 39.759827085319101f - 76.581172644278724f;
+    p = p * z + 81.60247636892518f;
+    p = p * z - 41.341680613346515f;
+    p = p * z + 6.2831852801544065f;
+    return with_sign_of(a * p, rest);
+}
+
+INLINE V arctangent(V x) {
+    V a = absolute(x);
+    I middle = a > 0.41421356f, far = a > 2.41421356f;
+    V above = select_where(far, constant(-1.0f), select_where(middle, a - 1.0f, a));
+    V below = select_where(far, a, select_where(middle, a + 1.0f, constant(1.0f)));
+    V turned = select_where(far, constant(1.57079633f), select_where(middle, constant(0.785398163f), (V){0}));
+    V c = above / below, z = c * c;
+    V p = z * -0.0645192820812175f + 0.1074373149079108f;
+    p = p * z - 0.1426395559798464f;
+    p = p * z + 0.1999954048364896f;
+    p = p * z - 0.333333317611685f;
+    return with_sign_of(turned + (c + c * z * p), x);
+}
+
+INLINE V sigmoid(V g) { return 1.0f / (1.0f + exponential(-g)); }
+
+INLINE V square_root(V x) {
+    V root;
+    for (int lane = 0; lane < LANES; lane++) root[lane] = sqrtf(x[lane]);
+    return root;
+}
+
+INLINE float total(V x) {
+    union { V whole; float lane[LANES]; } u = {x};
+    float sum[4] = {0};
+    for (int i = 0; i < LANES; i += 4)
+        for (int k = 0; k < 4; k++) sum[k] += u.lane[i + k];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* Units of a layer ---------------------------------------------------------------------------------------------- */
+
+enum Kind { ID, SQUARE, CUBE, SIN2PI, SIN, COS, EXP, LOG, SQRT, RECIPROCAL, SIGMOID, TANH, PRODUCT, LEAKY_RELU };
+
+#define TWO_PI 6.28318531f
+#define ONE_TURN 0.159154943f
+#define HIGHEST_EXPONENT 15.0f
+#define LEAST_ARGUMENT 1e-6f
+#define LEAST_DENOMINATOR 0.01f
+#define NEGATIVE_SLOPE 0.01f
+
+/* One kind of unary unit over `m` vectors: values and, where asked for, slopes. */
+#define UNARY(VALUE, SLOPE)                    \
+    for (int k = 0; k < m; k++) {              \
+        V a = g[k], value = (VALUE);           \
+        h[k] = value;                          \
+        if (slope) slope[k] = (SLOPE);         \
+    }                                          \
+    break
+
+static void unary(enum Kind kind, int m, const V *restrict g, V *restrict h, V *restrict slope) {
+    switch (kind) {
+    case ID: UNARY(a, constant(1.0f));
+    case SQUARE: UNARY(a * a, a + a);
+    case CUBE: UNARY(a * a * a, 3.0f * a * a);
+    case SIN2PI: UNARY(sine_of_turns(a), TWO_PI * sine_of_turns(a + 0.25f));
+    case SIN: UNARY(sine_of_turns(a * ONE_TURN), sine_of_turns(a * ONE_TURN + 0.25f));
+    case COS: UNARY(sine_of_turns(a * ONE_TURN + 0.25f), -sine_of_turns(a * ONE_TURN));
+    case EXP: UNARY(exponential(at_most(a, HIGHEST_EXPONENT)), where_inside(a, -INFINITY, HIGHEST_EXPONENT, value));
+    case LOG: UNARY(logarithm(at_least(a, LEAST_ARGUMENT)), where_inside(a, LEAST_ARGUMENT, INFINITY, 1.0f / a));
+    case SQRT: UNARY(square_root(at_least(a, LEAST_ARGUMENT)), where_inside(a, LEAST_ARGUMENT, INFINITY, 0.5f / value));
+    case RECIPROCAL:
+        UNARY(1.0f / at_least(a, LEAST_DENOMINATOR), where_inside(a, LEAST_DENOMINATOR, INFINITY, -value * value));
+    case SIGMOID: UNARY(sigmoid(a), value * (1.0f - value));
+    case TANH: UNARY(2.0f * sigmoid(2.0f * a) - 1.0f, 1.0f - value * value);
+    case LEAKY_RELU:
+        UNARY(select_where(a >= 0.0f, a, NEGATIVE_SLOPE * a),
+              select_where(a >= 0.0f, constant(1.0f), constant(NEGATIVE_SLOPE)));
+    case PRODUCT: break;
+    }
+}
+
+/* What a coupling is made of ------------------------------------------------------------------------------------ */
+
+typedef struct {
+    int dim, split, n_condition, n_layers, with_bias, skip, n_kinds;
+    const int32_t *kinds; /* pairs: kind, how many */
+    int rows, units;      /* arguments and values of a hidden layer */
+    float clamp, guard;   /* 0 where there is none */
+} Plan;
+
+typedef struct {
+    int n_in, n_out;
+    size_t weights, size; /* where its weights begin, how many there are */
+} Net;
+
+static Plan read_plan(const int32_t *p, const float *bounds) {
+    Plan plan = {p[0], p[1], p[2], p[3], p[4], p[5], p[6], p + 7, 0, 0, bounds[0], bounds[1]};
+    for (int k = 0; k < plan.n_kinds; k++) {
+        int count = plan.kinds[2 * k + 1];
+        plan.rows += plan.kinds[2 * k] == PRODUCT ? 2 * count : count;
+        plan.units += count;
+    }
+    return plan;
+}
+
+static int layer_rows(const Plan *p, const Net *net, int layer) { return layer < p->n_layers ? p->rows : net->n_out; }
+
+static int layer_columns(const Plan *p, const Net *net, int layer) {
+    if (layer == 0) return net->n_in;
+    if (layer == p->n_layers && p->skip) return net->n_in + p->n_layers * p->units;
+    return p->units;
+}
+
+/* Rows of `seen` (inputs, then every hidden layer) at which the arguments of a layer begin. */
+static int first_read(const Plan *p, const Net *net, int layer) {
+    if (layer == 0 || (layer == p->n_layers && p->skip)) return 0;
+    return net->n_in + (layer - 1) * p->units;
+}
+
+static size_t matrix_at(const Plan *p, const Net *net, int layer, int s) {
+    size_t at = net->weights;
+    for (int l = 0; l < layer; l++) at += (size_t)STACK * layer_rows(p, net, l) * layer_columns(p, net, l);
+    return at + (size_t)s * layer_rows(p, net, layer) * layer_columns(p, net, layer);
+}
+
+static size_t bias_at(const Plan *p, const Net *net, int layer, int s) {
+    return matrix_at(p, net, p->n_layers + 1, 0) + (size_t)STACK * p->rows * layer + (size_t)s * layer_rows(p, net, layer);
+}
+
+static Net make_net(const Plan *p, int n_in, int n_out, size_t weights) {
+    Net net = {n_in, n_out, weights, 0};
+    size_t end = matrix_at(p, &net, p->n_layers, STACK);
+    net.size = end - weights + (p->with_bias ? (size_t)STACK * (p->rows * p->n_layers + n_out) : 0);
+    return net;
+}
+
+/* Matrix products ----------------------------------------------------------------------------------------------- */
+
+INLINE void product_block(const int R, const int J, V *restrict out, const float *W, int down, int across,
+                          const float *bias, int add, const V *restrict in, int n, int nv) {
+    V sum[8][2];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < J; j++) sum[r][j] = add ? out[r * nv + j] : bias ? constant(bias[r]) : (V){0};
+    for (int i = 0; i < n; i++) {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+            for (int j = 0; j < J; j++) sum[r][j] += W[r * down + i * across] * in[i * nv + j];
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < J; j++) out[r * nv + j] = sum[r][j];
+}
+
+INLINE void product_rows(const int R, V *restrict out, const float *W, int down, int across, const float *bias, int add,
+                         const V *restrict in, int n, int nv) {
+    int j = 0;
+    for (; j + 2 <= nv; j += 2) product_block(R, 2, out + j, W, down, across, bias, add, in + j, n, nv);
+    if (j < nv) product_block(R, 1, out + j, W, down, across, bias, add, in + j, n, nv);
+}
+
+/* out[r] = bias[r] + sum of W[r, i] in[i], the elements of W `down` and `across` apart; `add` to what is there. */
+static void multiply(V *restrict out, const float *W, int down, int across, const float *bias, int add,
+                     const V *restrict in, int rows, int n, int nv) {
+    int r = 0;
+    for (; r + 8 <= rows; r += 8)
+        product_rows(8, out + r * nv, W + r * down, down, across, bias ? bias + r : 0, add, in, n, nv);
+    for (; r + 4 <= rows; r += 4)
+        product_rows(4, out + r * nv, W + r * down, down, across, bias ? bias + r : 0, add, in, n, nv);
+    const float *rest = bias ? bias + r : 0;
+    switch (rows - r) {
+    case 3: product_rows(3, out + r * nv, W + r * down, down, across, rest, add, in, n, nv); break;
+    case 2: product_rows(2, out + r * nv, W + r * down, down, across, rest, add, in, n, nv); break;
+    case 1: product_rows(1, out + r * nv, W + r * down, down, across, rest, add, in, n, nv); break;
+    }
+}
+
+INLINE void outer_block(const int R, const int C, float *dW, int width, const V *restrict dg, const V *restrict h, int nv) {
+    V sum[4][2] = {{{0}}};
+    for (int j = 0; j < nv; j++) {
+#pragma GCC unroll 4
+        for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+            for (int c = 0; c < C; c++) sum[r][c] += dg[r * nv + j] * h[c * nv + j];
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < C; c++) dW[r * width + c] += total(sum[r][c]);
+}
+
+INLINE void outer_rows(const int R, float *dW, const V *restrict dg, const V *restrict h, int columns, int nv) {
+    int c = 0;
+    for (; c + 2 <= columns; c += 2) outer_block(R, 2, dW + c, columns, dg, h + c * nv, nv);
+    if (c < columns) outer_block(R, 1, dW + c, columns, dg, h + c * nv, nv);
+}
+
+/* dW[r, c] += sum over samples of dg[r] h[c] */
+static void outer(float *dW, const V *restrict dg, const V *restrict h, int rows, int columns, int nv) {
+    int r = 0;
+    for (; r + 4 <= rows; r += 4) outer_rows(4, dW + r * columns, dg + r * nv, h, columns, nv);
+    for (; r < rows; r++) outer_rows(1, dW + r * columns, dg + r * nv, h, columns, nv);
+}
+
+/* Networks ------------------------------------------------------------------------------------------------------ */
+
+/* What a network saw of a tile, for each of the stack: inputs and hidden values, slopes of units, outputs. */
+typedef struct { V *seen[STACK], *slope[STACK], *out[STACK]; } Tape;
+
+static void activate(const Plan *p, const V *g, V *h, V *slope, int nv) {
+    for (int k = 0; k < p->n_kinds; k++) {
+        int m = p->kinds[2 * k + 1] * nv;
+        if (p->kinds[2 * k] == PRODUCT) {
+            for (int i = 0; i < m; i++) h[i] = g[i] * g[i + m];
+            if (slope)
+                for (int i = 0; i < m; i++) slope[i] = g[i + m], slope[i + m] = g[i];
+            g += m, slope = slope ? slope + m : 0;
+        } else
+            unary(p->kinds[2 * k], m, g, h, slope);
+        g += m, h += m, slope = slope ? slope + m : 0;
+    }
+}
+
+static void deactivate(const Plan *p, const V *dh, const V *slope, V *dg, int nv) {
+    for (int k = 0; k < p->n_kinds; k++) {
+        int m = p->kinds[2 * k + 1] * nv, arity = p->kinds[2 * k] == PRODUCT ? 2 : 1;
+        for (int a = 0; a < arity; a++, dg += m, slope += m)
+            for (int i = 0; i < m; i++) dg[i] = dh[i] * slope[i];
+        dh += m;
+    }
+}
+
+/* The inputs stand in seen[0] already. */
+static void run_net(const Plan *p, const Net *net, const float *weights, const Tape *tape, int with_slopes, V *g, int nv) {
+    for (int s = 0; s < STACK; s++) {
+        V *seen = tape->seen[s];
+        if (s) memcpy(seen, tape->seen[0], sizeof(V) * net->n_in * nv);
+        for (int layer = 0; layer <= p->n_layers; layer++) {
+            int rows = layer_rows(p, net, layer), columns = layer_columns(p, net, layer);
+            V *out = layer < p->n_layers ? g : tape->out[s];
+            const float *bias = p->with_bias ? weights + bias_at(p, net, layer, s) : 0;
+            multiply(out, weights + matrix_at(p, net, layer, s), columns, 1, bias, 0,
+                     seen + first_read(p, net, layer) * nv, rows, columns, nv);
+            if (layer < p->n_layers)
+                activate(p, g, seen + (net->n_in + layer * p->units) * nv,
+                         with_slopes ? tape->slope[s] + layer * p->rows * nv : 0, nv);
+        }
+    }
+}
+
+/* Adds to `dweights`; `din` is what changes of both outputs mean for the inputs. */
+static void run_net_back(const Plan *p, const Net *net, const float *weights, float *dweights, const Tape *tape,
+                         V *const d_out[STACK], V *din, V *dseen, V *dg, int nv) {
+    int n_seen = net->n_in + p->n_layers * p->units;
+    for (int s = 0; s < STACK; s++) {
+        memset(dseen, 0, sizeof(V) * n_seen * nv);
+        for (int layer = p->n_layers; layer >= 0; layer--) {
+            int rows = layer_rows(p, net, layer), columns = layer_columns(p, net, layer);
+            int read = first_read(p, net, layer);
+            size_t matrix = matrix_at(p, net, layer, s);
+            const V *d = d_out[s];
+            if (layer < p->n_layers) {
+                deactivate(p, dseen + (net->n_in + layer * p->units) * nv, tape->slope[s] + layer * p->rows * nv, dg, nv);
+                d = dg;
+            }
+            outer(dweights + matrix, d, tape->seen[s] + read * nv, rows, columns, nv);
+            if (p->with_bias) {
+                float *dbias = dweights + bias_at(p, net, layer, s);
+                for (int r = 0; r < rows; r++) {
+                    V sum = d[r * nv];
+                    for (int j = 1; j < nv; j++) sum += d[r * nv + j];
+                    dbias[r] += total(sum);
+                }
+            }
+            multiply(dseen + read * nv, weights + matrix, 1, columns, 0, 1, d, columns, rows, nv);
+        }
+        for (int i = 0; i < net->n_in * nv; i++) din[i] = s ? din[i] + dseen[i] : dseen[i];
+    }
+}
+
+/* Couplings ----------------------------------------------------------------------------------------------------- */
+
+/* All that a tile needs; one piece of memory holds it. */
+typedef struct {
+    Plan plan;
+    Net net[2];
+    Tape tape[2];
+    V *x, *condition, *factor[2], *clamp_slope[2], *z, *log_det;
+    V *dz, *dlog_det, *dx, *dcondition, *d_out[STACK], *din, *dseen, *g;
+    void *memory;
+} Work;
+
+static size_t lay_out(Work *w, V *memory, int with_gradient) {
+    const Plan *p = &w->plan;
+    size_t used = 0;
+#define TAKE(place, n_rows) (place) = memory ? memory + used : 0, used += (size_t)(n_rows) * TILE
+    int widest_in = w->net[0].n_in > w->net[1].n_in ? w->net[0].n_in : w->net[1].n_in;
+    TAKE(w->x, p->dim);
+    TAKE(w->z, p->dim);
+    TAKE(w->condition, p->n_condition);
+    TAKE(w->log_det, 1);
+    TAKE(w->g, p->rows);
+    for (int k = 0; k < 2; k++) {
+        for (int s = 0; s < STACK; s++) {
+            TAKE(w->tape[k].seen[s], w->net[k].n_in + p->n_layers * p->units);
+            TAKE(w->tape[k].slope[s], with_gradient ? p->n_layers * p->rows : 0);
+            TAKE(w->tape[k].out[s], w->net[k].n_out);
+        }
+        TAKE(w->factor[k], w->net[k].n_out);
+        TAKE(w->clamp_slope[k], w->net[k].n_out);
+    }
+    if (with_gradient) {
+        TAKE(w->dz, p->dim);
+        TAKE(w->dx, p->dim);
+        TAKE(w->dcondition, p->n_condition);
+        TAKE(w->dlog_det, 1);
+        TAKE(w->din, widest_in);
+        TAKE(w->dseen, widest_in + p->n_layers * p->units);
+        for (int s = 0; s < STACK; s++) TAKE(w->d_out[s], p->dim);
+    }
+#undef TAKE
+    return used * sizeof(V);
+}
+
+static int open_work(Work *w, const int32_t *plan, const float *bounds, int with_gradient) {
+    w->plan = read_plan(plan, bounds);
+    const Plan *p = &w->plan;
+    int rest = p->dim - p->split;
+    w->net[0] = make_net(p, rest + p->n_condition, p->split, 0);
+    w->net[1] = make_net(p, p->split + p->n_condition, rest, w->net[0].size);
+    size_t bytes = lay_out(w, 0, with_gradient);
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    w->memory = aligned_alloc(ALIGNMENT, bytes);
+    if (!w->memory) return 0;
+    lay_out(w, w->memory, with_gradient);
+    return 1;
+}
+
+/* Log-scale and shift from `half` and the condition: leaves exp(sign * s) in factor, adds sign * s to the log-det. */
+static void scale_and_shift(Work *w, int k, const V *half, const float *weights, float sign, int with_gradient, int nv) {
+    const Plan *p = &w->plan;
+    const Net *net = &w->net[k];
+    int n_half = net->n_in - p->n_condition;
+    V *inputs = w->tape[k].seen[0];
+    for (int i = 0; i < net->n_in * nv; i++) {
+        V value = i < n_half * nv ? half[i] : w->condition[i - n_half * nv];
+        inputs[i] = p->guard > 0 ? at_least(at_most(value, p->guard), -p->guard) : value;
+    }
+    run_net(p, net, weights, &w->tape[k], with_gradient, w->g, nv);
+    V *s = w->tape[k].out[0];
+    for (int i = 0; i < net->n_out * nv; i++) {
+        V slope = constant(1.0f), value = s[i];
+        if (p->clamp > 0) {
+            V ratio = value * (1.0f / p->clamp);
+            value = (p->clamp * 0.636619772f) * arctangent(ratio);
+            slope = 0.636619772f / (1.0f + ratio * ratio);
+        }
+        w->clamp_slope[k][i] = slope;
+        w->factor[k][i] = exponential(sign * value);
+        w->log_det[i % nv] += sign * value;
+    }
+}
+
+/* The gradient of the network from that of log-scale (in d_out[0]) and shift; adds to `dhalf` and the condition's. */
+static void scale_and_shift_back(Work *w, int k, const V *half, V *dhalf, const float *weights, float *dweights, int nv) {
+    const Plan *p = &w->plan;
+    const Net *net = &w->net[k];
+    int n_half = (net->n_in - p->n_condition) * nv;
+    for (int i = 0; i < net->n_out * nv; i++) w->d_out[0][i] *= w->clamp_slope[k][i];
+    run_net_back(p, net, weights, dweights, &w->tape[k], w->d_out, w->din, w->dseen, w->g, nv);
+    for (int i = 0; i < net->n_in * nv; i++) {
+        V raw = i < n_half ? half[i] : w->condition[i - n_half], d = w->din[i];
+        if (p->guard > 0) d = where_inside(raw, -p->guard, p->guard, d);
+        if (i < n_half) dhalf[i] += d;
+        else w->dcondition[i - n_half] += d;
+    }
+}
+
+/* x to z: v1 = u1 exp(s1(u2)) + t1(u2), o2 = u2 exp(s2(v1)) + t2(v1) */
+static void tile_forward(Work *w, const float *weights, int with_gradient, int nv) {
+    int split = w->plan.split * nv, all = w->plan.dim * nv;
+    V *x = w->x, *z = w->z;
+    memset(w->log_det, 0, sizeof(V) * nv);
+    scale_and_shift(w, 0, x + split, weights, 1.0f, with_gradient, nv);
+    for (int i = 0; i < split; i++) z[i] = x[i] * w->factor[0][i] + w->tape[0].out[1][i];
+    scale_and_shift(w, 1, z, weights, 1.0f, with_gradient, nv);
+    for (int i = split; i < all; i++) z[i] = x[i] * w->factor[1][i - split] + w->tape[1].out[1][i - split];
+}
+
+static void tile_forward_back(Work *w, const float *weights, float *dweights, int nv) {
+    int split = w->plan.split * nv, all = w->plan.dim * nv;
+    V *x = w->x, *dz = w->dz, *dx = w->dx;
+    for (int i = split; i < all; i++) {
+        V d = dz[i] * w->factor[1][i - split];
+        dx[i] = d;
+        w->d_out[0][i - split] = d * x[i] + w->dlog_det[i % nv];
+        w->d_out[1][i - split] = dz[i];
+    }
+    scale_and_shift_back(w, 1, w->z, dz, weights, dweights, nv);
+    for (int i = 0; i < split; i++) {
+        V d = dz[i] * w->factor[0][i];
+        dx[i] = d;
+        w->d_out[0][i] = d * x[i] + w->dlog_det[i % nv];
+        w->d_out[1][i] = dz[i];
+    }
+    scale_and_shift_back(w, 0, x + split, dx + split, weights, dweights, nv);
+}
+
+/* z (in w->x) to x (in w->z): u2 = (o2 - t2(v1)) exp(-s2(v1)), u1 = (v1 - t1(u2)) exp(-s1(u2)) */
+static void tile_inverse(Work *w, const float *weights, int with_gradient, int nv) {
+    int split = w->plan.split * nv, all = w->plan.dim * nv;
+    V *z = w->x, *x = w->z;
+    memset(w->log_det, 0, sizeof(V) * nv);
+    scale_and_shift(w, 1, z, weights, -1.0f, with_gradient, nv);
+    for (int i = split; i < all; i++) x[i] = (z[i] - w->tape[1].out[1][i - split]) * w->factor[1][i - split];
+    scale_and_shift(w, 0, x + split, weights, -1.0f, with_gradient, nv);
+    for (int i = 0; i < split; i++) x[i] = (z[i] - w->tape[0].out[1][i]) * w->factor[0][i];
+}
+
+static void tile_inverse_back(Work *w, const float *weights, float *dweights, int nv) {
+    int split = w->plan.split * nv, all = w->plan.dim * nv;
+    V *x = w->z, *dx = w->dz, *dz = w->dx;
+    for (int i = 0; i < split; i++) {
+        dz[i] = dx[i] * w->factor[0][i];
+        w->d_out[0][i] = -dx[i] * x[i] - w->dlog_det[i % nv];
+        w->d_out[1][i] = -dz[i];
+    }
+    scale_and_shift_back(w, 0, x + split, dx + split, weights, dweights, nv);
+    for (int i = split; i < all; i++) {
+        dz[i] = dx[i] * w->factor[1][i - split];
+        w->d_out[0][i - split] = -dx[i] * x[i] - w->dlog_det[i % nv];
+        w->d_out[1][i - split] = -dz[i];
+    }
+    scale_and_shift_back(w, 1, w->x, dz, weights, dweights, nv);
+}
+
+/* Tiles in and out ---------------------------------------------------------------------------------------------- */
+
+/* Columns `start` to `start + m` of `rows` rows; lanes past the end repeat the last one, or hold 0. */
+static void load(V *to, const float *from, int rows, int64_t n, int64_t start, int m, int nv, int repeat) {
+    for (int r = 0; r < rows; r++) {
+        float *lanes = (float *)(to + r * nv);
+        const float *row = from + r * n + start;
+        memcpy(lanes, row, sizeof(float) * m);
+        for (int i = m; i < nv * LANES; i++) lanes[i] = repeat ? row[m - 1] : 0.0f;
+    }
+}
+
+static void store(const V *from, float *to, int rows, int64_t n, int64_t start, int m, int nv) {
+    for (int r = 0; r < rows; r++) memcpy(to + r * n + start, from + r * nv, sizeof(float) * m);
+}
+
+static void load_condition(Work *w, const float *condition, int64_t n, int64_t start, int m, int nv) {
+    if (n > 1) {
+        load(w->condition, condition, w->plan.n_condition, n, start, m, nv, 1);
+        return;
+    }
+    for (int i = 0; i < w->plan.n_condition * nv; i++) w->condition[i] = constant(condition[i / nv]);
+}
+
+typedef struct { int64_t members, n, n_conditions; const float *weights, *x, *condition; int64_t n_weights; } Given;
+
+static XLA_FFI_Buffer *argument(XLA_FFI_CallFrame *frame, int i) { return (XLA_FFI_Buffer *)frame->args.args[i]; }
+static XLA_FFI_Buffer *result(XLA_FFI_CallFrame *frame, int i) { return (XLA_FFI_Buffer *)frame->rets.rets[i]; }
+
+static int64_t extent(const XLA_FFI_Buffer *b, int from_last) { return b->dims[b->rank - 1 - from_last]; }
+
+/* Arguments: plan, bounds, weights, x, condition. */
+static Given read_given(XLA_FFI_CallFrame *frame) {
+    XLA_FFI_Buffer *weights = argument(frame, 2), *x = argument(frame, 3), *condition = argument(frame, 4);
+    Given given = {1, extent(x, 0), extent(condition, 0), weights->data, x->data, condition->data, extent(weights, 0)};
+    for (int i = 0; i < x->rank - 2; i++) given.members *= x->dims[i];
+    return given;
+}
+
+/* XLA asks which version a function was written for before it calls it. */
+static int answers_question(XLA_FFI_CallFrame *frame) {
+    XLA_FFI_Extension_Base *extension = frame->extension_start;
+    if (!extension || extension->type != XLA_FFI_Extension_Metadata) return 0;
+    XLA_FFI_Metadata *metadata = ((XLA_FFI_Metadata_Extension *)extension)->metadata;
+    metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+    metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+    return 1;
+}
+
+static XLA_FFI_Error *refuse(XLA_FFI_CallFrame *frame, const char *why) {
+    XLA_FFI_Error_Create_Args args = {0};
+    args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+    args.message = why;
+    args.errc = XLA_FFI_Error_Code_RESOURCE_EXHAUSTED;
+    return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+static XLA_FFI_Error *map(XLA_FFI_CallFrame *frame, void (*tile)(Work *, const float *, int, int)) {
+    if (answers_question(frame)) return 0;
+    Given given = read_given(frame);
+    Work w = {0};
+    if (!open_work(&w, argument(frame, 0)->data, argument(frame, 1)->data, 0))
+        return refuse(frame, "no memory for the values of a coupling");
+    int dim = w.plan.dim, n_condition = w.plan.n_condition;
+    float *z = result(frame, 0)->data, *log_det = result(frame, 1)->data;
+    for (int64_t member = 0; member < given.members; member++)
+        for (int64_t start = 0; start < given.n; start += TILE * LANES) {
+            int m = given.n - start < TILE * LANES ? (int)(given.n - start) : TILE * LANES, nv = (m + LANES - 1) / LANES;
+            load(w.x, given.x + member * dim * given.n, dim, given.n, start, m, nv, 1);
+            load_condition(&w, given.condition + member * n_condition * given.n_conditions, given.n_conditions, start, m, nv);
+            tile(&w, given.weights + member * given.n_weights, 0, nv);
+            store(w.z, z + member * dim * given.n, dim, given.n, start, m, nv);
+            store(w.log_det, log_det + member * given.n, 1, given.n, start, m, nv);
+        }
+    free(w.memory);
+    return 0;
+}
+
+/* Further arguments: what changes of the images and of the log-determinants mean for the loss. */
+static XLA_FFI_Error *map_back(XLA_FFI_CallFrame *frame, void (*tile)(Work *, const float *, int, int),
+                               void (*tile_back)(Work *, const float *, float *, int)) {
+    if (answers_question(frame)) return 0;
+    Given given = read_given(frame);
+    Work w = {0};
+    if (!open_work(&w, argument(frame, 0)->data, argument(frame, 1)->data, 1))
+        return refuse(frame, "no memory for the gradient of a coupling");
+    int dim = w.plan.dim, n_condition = w.plan.n_condition;
+    const float *dz = argument(frame, 5)->data, *dlog_det = argument(frame, 6)->data;
+    float *dweights = result(frame, 0)->data, *dx = result(frame, 1)->data, *dcondition = result(frame, 2)->data;
+    memset(dweights, 0, sizeof(float) * given.members * given.n_weights);
+    memset(dcondition, 0, sizeof(float) * given.members * extent(result(frame, 2), 1) * given.n_conditions);
+    for (int64_t member = 0; member < given.members; member++) {
+        const float *weights = given.weights + member * given.n_weights;
+        int64_t at = member * dim * given.n, at_condition = member * n_condition * given.n_conditions;
+        for (int64_t start = 0; start < given.n; start += TILE * LANES) {
+            int m = given.n - start < TILE * LANES ? (int)(given.n - start) : TILE * LANES, nv = (m + LANES - 1) / LANES;
+            load(w.x, given.x + at, dim, given.n, start, m, nv, 1);
+            load_condition(&w, given.condition + at_condition, given.n_conditions, start, m, nv);
+            tile(&w, weights, 1, nv);
+            load(w.dz, dz + at, dim, given.n, start, m, nv, 0);
+            load(w.dlog_det, dlog_det + member * given.n, 1, given.n, start, m, nv, 0);
+            memset(w.dcondition, 0, sizeof(V) * n_condition * nv);
+            tile_back(&w, weights, dweights + member * given.n_weights, nv);
+            store(w.dx, dx + at, dim, given.n, start, m, nv);
+            if (given.n_conditions > 1)
+                store(w.dcondition, dcondition + at_condition, n_condition, given.n, start, m, nv);
+            else
+                for (int i = 0; i < n_condition * nv; i++) dcondition[at_condition + i / nv] += total(w.dcondition[i]);
+        }
+    }
+    free(w.memory);
+    return 0;
+}
+
+XLA_FFI_Error *isr_forward(XLA_FFI_CallFrame *frame) { return map(frame, tile_forward); }
+XLA_FFI_Error *isr_inverse(XLA_FFI_CallFrame *frame) { return map(frame, tile_inverse); }
+XLA_FFI_Error *isr_forward_back(XLA_FFI_CallFrame *frame) { return map_back(frame, tile_forward, tile_forward_back); }
+XLA_FFI_Error *isr_inverse_back(XLA_FFI_CallFrame *frame) { return map_back(frame, tile_inverse, tile_inverse_back); }

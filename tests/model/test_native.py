@@ -1,0 +1,210 @@
+"""The native library gives what the couplings say, in both directions and with their gradients, or is left out."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from isr.model import native
+from isr.model.build import Architecture, build_flow
+from isr.model.coupling import Coupling, natively
+from isr.model.native_coupling import KINDS, NativeCoupling, native_form
+from isr.model.parameters import cast, flatten
+from isr.model.primitives import PRIMITIVES, register_primitive
+from isr.training.loop import Moment
+from isr.training.losses import FlowObjective
+
+pytestmark = pytest.mark.skipif(native.library_tag() is None, reason="no C compiler, or another system")
+
+
+SMALL, PAPER = Architecture(1, 2), Architecture(1, 3)
+
+
+@dataclass(frozen=True)
+class Shape:
+    dim: int = 4
+    n_condition: int = 2
+    n: int = 100
+    one_condition: bool = False
+    architecture: Architecture = SMALL
+
+
+CASES = {
+    "paper": Shape(architecture=PAPER),
+    "two tiles and a part": Shape(n=300, architecture=PAPER),
+    "a single sample": Shape(n=1, architecture=PAPER),
+    "one condition for all": Shape(one_condition=True, n=37),
+    "no condition": Shape(n_condition=0, n=17),
+    "odd dimension": Shape(dim=5),
+    "two variables": Shape(dim=2, n=16),
+    "every layer read at the end": Shape(architecture=Architecture(1, 3, skip=True)),
+    "no bias": Shape(architecture=Architecture(1, 2, library={"id": 3, "sin2pi": 2})),
+    "no clamp, no guard": Shape(architecture=Architecture(1, 2, clamp=None, guard=None)),
+    "tight clamp and guard": Shape(architecture=Architecture(1, 2, clamp=0.5, guard=0.7)),
+    "leaky ReLUs": Shape(architecture=Architecture(1, 2, subnet="mlp", width=19)),
+    **{
+        name: Shape(architecture=Architecture(1, 2, library={"constant": 1, "id": 1, name: 3}))
+        for name in KINDS
+        if name not in ("id", "leaky_relu")
+    },
+}
+# What other cases hold too, in another order.
+DEAR = ("square", "sin2pi", "sigmoid", "product", "two variables", "odd dimension", "no bias", "cos")
+
+
+def drawn(shape: Shape) -> tuple[Coupling, np.ndarray, np.ndarray | None]:
+    flow = build_flow(
+        jax.random.key(3), shape.dim, condition_dim=shape.n_condition, architecture=shape.architecture
+    )
+    (coupling,) = (step for step in flow.steps if isinstance(step, Coupling))
+    rng = np.random.default_rng(0)
+    vector, restore = flatten(coupling)
+    coupling = restore(np.asarray(vector) + 0.1 * rng.normal(size=len(vector)))
+    condition = rng.normal(size=(shape.n_condition, 1 if shape.one_condition else shape.n))
+    if shape.one_condition:
+        condition = condition[:, 0]
+    return coupling, rng.normal(size=(shape.dim, shape.n)), condition if shape.n_condition else None
+
+
+def value_and_gradients(bijection, x, condition, direction, dtype):
+    vector, restore = flatten(cast(bijection, dtype))
+    weights = np.random.default_rng(1).normal(size=(len(x) + 1, x.shape[1]))
+
+    def loss(vector, x, condition):
+        z, log_det = getattr(restore(vector), f"{direction}_columns")(x, condition)
+        return jnp.sum(jnp.vstack([z, log_det]) * jnp.asarray(weights, dtype)), (z, log_det)
+
+    given = [None if a is None else jnp.asarray(a, dtype) for a in (vector, x, condition)]
+    by = tuple(i for i, a in enumerate(given) if a is not None)
+    (_, images), gradients = jax.jit(jax.value_and_grad(loss, argnums=by, has_aux=True))(*given)
+    return [np.asarray(a, np.float64) for a in (*images, *gradients)]
+
+
+@pytest.mark.parametrize("direction", ["forward", "inverse"])
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param(s, id=n, marks=[pytest.mark.slow] * (n in DEAR)) for n, s in CASES.items()],
+)
+def test_values_and_gradients_are_those_of_the_coupling_in_double_precision(shape, direction):
+    coupling, x, condition = drawn(shape)
+    expected = value_and_gradients(coupling, x, condition, direction, jnp.float64)
+    form = natively(coupling)
+    assert isinstance(form, NativeCoupling)
+    assert form.dim == coupling.dim
+    found = value_and_gradients(form, x, condition, direction, jnp.float32)
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-4 * np.max(np.abs(other)))
+
+
+def test_learned_numbers_keep_their_order():
+    coupling, _, _ = drawn(CASES["every layer read at the end"])
+    np.testing.assert_array_equal(flatten(natively(coupling))[0], flatten(coupling)[0])
+
+
+def test_members_side_by_side_are_the_members():
+    coupling, x, condition = drawn(CASES["paper"])
+    form = cast(natively(coupling), jnp.float32)
+    x, condition = (jnp.asarray(a, jnp.float32) for a in (x, condition))
+    weights = jnp.stack([form.weights, 0.5 * form.weights, -form.weights])
+
+    def loss(weights):
+        z, log_det = replace(form, weights=weights).forward_columns(x, condition)
+        return jnp.sum(z**2) + jnp.sum(log_det)
+
+    together = jax.vmap(jax.value_and_grad(loss))(weights)
+    apart = [jax.value_and_grad(loss)(w) for w in weights]
+    for i, one in enumerate(apart):
+        assert all(np.array_equal(a, b[i]) for a, b in zip(one, together, strict=True))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
+def test_a_sample_that_is_not_finite_spoils_no_other(bad):
+    coupling, x, condition = drawn(CASES["paper"])
+    form = cast(natively(coupling), jnp.float32)
+    spoilt = x.copy()
+    spoilt[0, 7] = bad
+    clean, dirty = (
+        form.forward_columns(jnp.asarray(rows, jnp.float32), jnp.asarray(condition, jnp.float32))
+        for rows in (x, spoilt)
+    )
+    others = np.arange(x.shape[1]) != 7
+    for one, other in zip(clean, dirty, strict=True):
+        np.testing.assert_array_equal(np.asarray(one)[..., others], np.asarray(other)[..., others])
+    if not np.isfinite(bad):
+        assert not np.isfinite(np.asarray(dirty[0])[0, 7])
+
+
+@pytest.mark.parametrize("mixing", ["permutation", "linear"])
+def test_the_gradient_of_training_is_that_of_xla(mixing):
+    flow = build_flow(jax.random.key(0), 4, condition_dim=2, architecture=Architecture(4, 2, mixing=mixing))
+    vector, restore = flatten(flow)
+    rng = np.random.default_rng(0)
+    batch = {"x": rng.normal(size=(4, 50)), "y": rng.normal(size=(2, 50))}
+    batch = {name: jnp.asarray(rows, jnp.float32) for name, rows in batch.items()}
+    objective = FlowObjective(restore, backward=1.0)
+
+    def run():
+        loss = jax.jit(lambda w: objective(w, batch, jax.random.key(1), Moment(0, 1e-3)))
+        return jax.value_and_grad(loss)(jnp.asarray(vector, jnp.float32))
+
+    found = run()
+    with native.left_out():
+        expected = run()
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-4 * float(jnp.max(jnp.abs(expected[1]))))
+
+
+def test_primitives_of_users_and_networks_apart_are_left_to_xla():
+    register_primitive("twice", lambda g: 2 * g, lambda g: 2 * g)
+    try:
+        coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, library={"twice": 2})))
+        assert native_form(coupling) is None
+        assert natively(coupling) is coupling
+    finally:
+        del PRIMITIVES["twice"]
+
+
+def test_nothing_native_is_traced_where_it_is_left_out():
+    coupling, _, _ = drawn(CASES["paper"])
+    with native.left_out():
+        assert natively(coupling) is coupling
+    assert isinstance(natively(coupling), NativeCoupling)
+
+
+TELL = "from isr.model import native; print(native.library_tag())"
+
+
+def told_with(tmp_path, **settings: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", TELL], env=os.environ | {"ISR_CACHE": str(tmp_path)} | settings,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def test_without_a_compiler_or_when_told_so_there_is_no_library(tmp_path):
+    assert told_with(tmp_path, ISR_NATIVE="off") == "None"
+    assert told_with(tmp_path, PATH="", CC="") == "None"
+    assert told_with(tmp_path, CC="false") == "None"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_library_is_compiled_once_and_kept(tmp_path):
+    tag = told_with(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [f"native-{tag}.so"]
+    assert told_with(tmp_path, PATH="") == tag
+    assert told_with(tmp_path, ISR_CACHE="off") == tag
+
+
+def test_a_library_of_somebody_else_is_not_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("ISR_CACHE", str(tmp_path))
+    (tmp_path / f"native-{native.library_tag()}.so").write_bytes(b"")
+    monkeypatch.setattr(os, "getuid", lambda: 12345678)
+    with pytest.raises(PermissionError, match="belongs to somebody else"):
+        native._loaded(native.library_tag())

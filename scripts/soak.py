@@ -2,7 +2,7 @@
 
     python scripts/soak.py [--minutes 120] [--out soak.jsonl]
 
-Prints one JSON row a round and a summary at the end. Fails if memory grows: the last quarter of the rounds may use at
+Prints one JSON row a round (its number is its seed) and a summary with commit and machine at the end. Fails if memory grows: the last quarter of the rounds may use at
 most 5 % or 50 MB more than the second quarter (the first one compiles and fills caches), and no file, process or thread
 may be left over.
 """
@@ -25,6 +25,7 @@ import numpy as np
 import isr
 from isr.estimators.settings import Effort
 from isr.report import write_report
+from isr.reproduce.records import provenance
 
 EFFORT = Effort(100, 0, 0)
 SHAPE = {"n_layers": 1, "n_restarts": 2, "penalty": None, "effort": EFFORT, "verbose": False}
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="append the rows to this file")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
+    about = provenance()
     end = time.monotonic() + 60 * arguments.minutes
     with tempfile.TemporaryDirectory() as folder:
         while not rows or time.monotonic() < end:
@@ -53,7 +55,7 @@ def main() -> int:
             "rounds": len(rows),
             "minutes": arguments.minutes,
             "faults": faults,
-            "python": sys.version.split()[0],
+            **about,
         },
         arguments.out,
     )

@@ -2,9 +2,10 @@
 
     python scripts/soak.py [--minutes 120] [--out soak.jsonl]
 
-Prints one JSON row a round (its number is its seed) and a summary with commit and machine at the end. Fails if memory grows: the last quarter of the rounds may use at
-most 5 % or 50 MB more than the second quarter (the first one compiles and fills caches), and no file, process or thread
-may be left over.
+Every twentieth round brings a model of another shape, which is compiled anew. Prints one JSON row a round (its number
+is its seed), keeps one in twenty in the file, and ends with a summary that names commit and machine. Fails if memory
+grows: the last quarter of the rounds may use at most 5 % or 50 MB more than the second quarter (the first one compiles
+and fills caches), and no file, process or thread may be left over.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from isr.report import write_report
 from isr.reproduce.records import provenance
 
 EFFORT = Effort(100, 0, 0)
-SHAPE = {"n_layers": 1, "n_restarts": 2, "penalty": None, "effort": EFFORT, "verbose": False}
+NEW_SHAPE = 20
+LIBRARIES = (
+    {"constant": 1, "id": 1, "square": 2},
+    {"constant": 1, "id": 2, "sin": 1},
+    {"constant": 1, "id": 1, "tanh": 2},
+)
+SHAPE = {"n_restarts": 2, "penalty": None, "effort": EFFORT, "verbose": False}
 
 
 def main() -> int:
@@ -48,7 +55,7 @@ def main() -> int:
             rows.append(
                 {"round": len(rows), "seconds": round(time.monotonic() - begun, 2), **left_over(Path(folder))}
             )
-            tell(rows[-1], arguments.out)
+            tell(rows[-1], arguments.out if rows[-1]["round"] % NEW_SHAPE == 0 else None)
     faults = judged(rows)
     tell(
         {
@@ -67,12 +74,18 @@ def one_round(folder: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(400, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
     path = folder / "model.isr"
+    number = seed // NEW_SHAPE
+    shape = SHAPE | {
+        "n_blocks": 1 + number % 4,
+        "n_layers": 1 + number // 4 % 3,
+        "primitives": LIBRARIES[number // 12 % 3],
+    }
     if seed % 2:
-        model = isr.ConditionalISR(n_blocks=1, random_state=seed, checkpoint=folder / "part", **SHAPE)
+        model = isr.ConditionalISR(random_state=seed, checkpoint=folder / "part", **shape)
         model.fit(x, x[:, 0] - x[:, 1])
         model.posterior([0.1]).sample(200)
     else:
-        model = isr.SymbolicFlow(random_state=seed, checkpoint=folder / "part", **SHAPE).fit(x)
+        model = isr.SymbolicFlow(random_state=seed, checkpoint=folder / "part", **shape).fit(x)
         model.sample(200)
     model.save(path)
     loaded = isr.load(path)

@@ -102,7 +102,7 @@ def repeats(steps: Group) -> list[list[Group]]:
 
 def _ready_together(alike: Group) -> list[AbstractBijection]:
     """Return steps of one shape made ready, all at once where there is something to do."""
-    if isinstance(alike[0], NativeCoupling):
+    if isinstance(alike[0], NativeCoupling) or not jax.tree.leaves(alike):
         return list(alike)
     stacked = _stacked([(step,) for step in alike])[0]
     return [jax.tree.map(operator.itemgetter(i), stacked) for i in range(len(alike))]

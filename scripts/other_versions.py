@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def oldest(requirements: list[str]) -> list[str]:
-    """Return the lower bounds as pins: ``jax>=0.7`` becomes ``jax==0.7.*``."""
+    """Return the lower bounds as pins: ``jax>=0.8`` becomes ``jax==0.8.*``."""
     found = []
     for requirement in requirements:
         bound = re.match(r"([A-Za-z0-9_.-]+)>=([0-9.]+)", requirement)

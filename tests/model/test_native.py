@@ -1,6 +1,7 @@
 """The native library gives what the couplings say, in both directions and with their gradients, or is left out."""
 
 import os
+import platform
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -161,14 +162,15 @@ def test_the_gradient_of_training_is_that_of_xla(mixing, dim):
     np.testing.assert_allclose(found[1], expected[1], atol=1e-4 * float(jnp.max(jnp.abs(expected[1]))))
 
 
-def test_primitives_of_users_and_networks_apart_are_left_to_xla():
-    register_primitive("twice", lambda g: 2 * g, lambda g: 2 * g)
+@pytest.mark.parametrize("name", ["twice", "leaky_relu"])
+def test_primitives_of_users_are_left_to_xla(name):
+    register_primitive(name, lambda g: 2 * g, lambda g: 2 * g)
     try:
-        coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, library={"twice": 2})))
+        coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, library={name: 2})))
         assert native_form(coupling) is None
         assert natively(coupling) is coupling
     finally:
-        del PRIMITIVES["twice"]
+        del PRIMITIVES[name]
 
 
 def test_nothing_native_is_traced_where_it_is_left_out():
@@ -181,9 +183,9 @@ def test_nothing_native_is_traced_where_it_is_left_out():
 TELL = "from isr.model import native; print(native.library_tag())"
 
 
-def told_with(tmp_path, **settings: str) -> str:
+def told_with(tmp_path, program: str = TELL, **settings: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", TELL], env=os.environ | {"ISR_CACHE": str(tmp_path)} | settings,
+        [sys.executable, "-c", program], env=os.environ | {"ISR_CACHE": str(tmp_path)} | settings,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout.strip()
@@ -208,4 +210,88 @@ def test_a_library_of_somebody_else_is_not_loaded(tmp_path, monkeypatch):
     (tmp_path / f"native-{native.library_tag()}.so").write_bytes(b"")
     monkeypatch.setattr(os, "getuid", lambda: 12345678)
     with pytest.raises(PermissionError, match="belongs to somebody else"):
-        native._loaded(native.library_tag())
+        native._kept(tmp_path / f"native-{native.library_tag()}.so")
+
+
+def test_a_damaged_library_or_a_folder_that_is_read_only_means_one_for_this_process(tmp_path):
+    tag = native.library_tag()
+    (tmp_path / f"native-{tag}.so").write_bytes(b"not a library")
+    assert told_with(tmp_path) == tag
+    (tmp_path / "file").touch()
+    assert told_with(tmp_path / "file") == tag
+    assert told_with(tmp_path, ISR_CACHE="", XDG_CACHE_HOME=str(tmp_path / "file")) == tag
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of another kind")
+@pytest.mark.parametrize("processor", ["haswell", "x86-64"])
+def test_narrower_registers_give_the_same(processor, tmp_path, monkeypatch):
+    monkeypatch.setenv("ISR_CACHE", str(tmp_path))
+    options = [f"-march={processor}" if o == "-march=native" else o for o in native.OPTIONS]
+    monkeypatch.setattr(native, "OPTIONS", tuple(options))
+    tag = native._register.__wrapped__()
+    coupling, x, condition = drawn(CASES["two tiles and a part"])
+    form = natively(coupling)
+    assert tag != form.plan.tag
+    narrow = replace(form, plan=form.plan._replace(tag=tag))
+    for one, other in zip(
+        value_and_gradients(form, x, condition, "forward", jnp.float32),
+        value_and_gradients(narrow, x, condition, "forward", jnp.float32),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-4 * np.max(np.abs(other)))
+
+
+def test_threads_that_begin_side_by_side_share_one_library(tmp_path):
+    program = (
+        "from concurrent.futures import ThreadPoolExecutor; from isr.model import native;"
+        "print(*{*ThreadPoolExecutor(4).map(lambda _: native.library_tag(), range(4))})"
+    )
+    assert told_with(tmp_path, program, ISR_CACHE="off") == native.library_tag()
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "leaky_relu"])
+def test_a_condition_that_is_not_a_number_shows(kind):
+    library = {"constant": 1, "id": 1, kind: 2}
+    coupling, x, condition = drawn(Shape(n=3, architecture=Architecture(1, 1, library=library)))
+    condition[0, 1] = np.nan
+    form = cast(natively(coupling), jnp.float32)
+    z, _ = form.forward_columns(jnp.asarray(x, jnp.float32), jnp.asarray(condition, jnp.float32))
+    np.testing.assert_array_equal(np.isfinite(z).all(axis=0), [True, False, True])
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    coupling, x, condition = drawn(CASES["paper"])
+    form = cast(natively(coupling), jnp.float32)
+    x, condition = (jnp.asarray(a, jnp.float32) for a in (x, condition))
+    for wrong in (None, condition[:1], condition[:, :7], condition.astype(jnp.float64)):
+        with pytest.raises(TypeError, match="a coupling of 4 variables given 2 takes as many rows"):
+            form.forward_columns(x, wrong)
+    with pytest.raises(TypeError, match=r"got float32\[3, 100\] and"):
+        form.inverse_columns(x[:3], condition)
+    short = replace(form, weights=form.weights[:-1])
+    with pytest.raises(jax.errors.JaxRuntimeError, match="other sizes or types than its plan says"):
+        jax.block_until_ready(short.forward_columns(x, condition))
+
+
+def test_doubles_and_single_numbers_together_are_left_to_xla():
+    flow = build_flow(jax.random.key(0), 4, condition_dim=2, architecture=SMALL)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(4, 5)), rng.normal(size=(2, 5))
+    expected = flow.forward_columns(x, y)[0]
+    with jax.numpy_dtype_promotion("standard"):
+        found = flow.forward_columns(jnp.asarray(x, jnp.float32), y)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_wide_networks_are_left_to_xla():
+    coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, subnet="mlp", width=200)))
+    assert native_form(coupling) is None
+
+
+@pytest.mark.parametrize("n_condition", [0, 1])
+def test_the_padding_of_one_variable_is_summed_out_the_same(n_condition):
+    flow = build_flow(jax.random.key(0), 1, condition_dim=n_condition, architecture=SMALL)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(20, 1)), rng.normal(size=(20, 1)) if n_condition else None
+    found = flow.log_prob(x, y, precision="single")
+    np.testing.assert_allclose(found, flow.log_prob(x, y), rtol=1e-4, atol=1e-4)

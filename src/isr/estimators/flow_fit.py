@@ -280,12 +280,13 @@ def _bound_steps(rows: Rows, n_padding: int) -> tuple:
 
 def _closed_point(member: Flow, rows: Rows) -> Point:
     """Return a trained core as a point of the front, its losses in nats of x itself."""
-    some = {k: v[:, :MAX_REFIT_ROWS] for k, v in rows.standard(n_padding=member.n_padding).items()}
-    train_rows = row_losses(member, flow_row_loss, some) + rows.width
-    held = (
-        row_losses(member, flow_row_loss, rows.standard(held_out=True, n_padding=member.n_padding))
-        + rows.width
+    train, held_out = (
+        rows.standard(held_out=is_held, n_padding=member.n_padding) for is_held in (False, True)
     )
+    # All at once: rows of two lengths would be two programs.
+    some = {k: np.concatenate([v[:, :MAX_REFIT_ROWS], held_out[k]], axis=1) for k, v in train.items()}
+    losses = row_losses(member, flow_row_loss, some) + rows.width
+    train_rows, held = np.split(losses, [losses.shape[0] - held_out["x"].shape[1]])
     theta = np.asarray(flatten(member)[0])
     count = n_constants(member)
     return Point(

@@ -71,7 +71,8 @@ class Chain(AbstractBijection):
             return x, total
 
         mapped = (x, zeros(x.shape[-1], x.dtype))
-        groups = repeats(natively(self.bijections) if x.dtype == jnp.float32 else self.bijections)
+        is_single = all(jnp.result_type(a) == jnp.float32 for a in jax.tree.leaves((self, x, condition)))
+        groups = repeats(natively(self.bijections) if is_single else self.bijections)
         for same in reversed(groups) if backwards else groups:
             if len(same) == 1:
                 mapped = through(_ready(same[0]), mapped)

@@ -31,6 +31,7 @@ from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
 from isr.model.coupling import natively
 from isr.model.inputs import with_inputs
+from isr.model.native_coupling import NativeCoupling
 from isr.model.parameters import cast
 from isr.model.programs import compiled
 from isr.model.unrolled import unroll
@@ -128,11 +129,9 @@ class Flow(eqx.Module):
         """Return the log-density of one x, given y where there is one."""
         if not self.n_padding:
             return self.joint_log_prob_one(x, y)
-        # The padding is a variable of its own; the density of x alone sums it out by Gauss-Hermite quadrature.
-        nodes, weights = np.polynomial.hermite_e.hermegauss(N_PAD_NODES)
-        log_weights = np.log(weights) + 0.5 * nodes**2
+        nodes, log_weights = _pad_nodes(x.dtype)
         joint = jax.vmap(lambda p: self.joint_log_prob_one(jnp.concatenate([x, p[None]]), y))
-        return jax.nn.logsumexp(joint(jnp.asarray(nodes, x.dtype)) + jnp.asarray(log_weights, x.dtype))
+        return jax.nn.logsumexp(joint(nodes) + log_weights)
 
     def joint_log_prob_one(self, padded: Vector, y: Vector | None) -> Scalar:
         """Return the log-density of one x with its padding appended."""
@@ -193,7 +192,11 @@ class Flow(eqx.Module):
         """Return the log-density of columns of x, the padding summed out."""
         if not self.n_padding:
             return self.joint_log_prob_columns(x, y)
-        return jax.vmap(self.log_prob_one, in_axes=(-1, axis_of(y)), out_axes=-1)(x, y)
+        nodes, log_weights = _pad_nodes(x.dtype)
+        padded = jnp.concatenate([jnp.repeat(x, len(nodes), axis=-1), jnp.tile(nodes, x.shape[-1])[None]])
+        given = y if y is None or y.ndim == 1 else jnp.repeat(y, len(nodes), axis=-1)
+        joint = self.joint_log_prob_columns(padded, given).reshape(-1, len(nodes))
+        return jax.nn.logsumexp(joint + log_weights[None], axis=-1)
 
     def _conditions(self, y: Array | None) -> Array | None:
         if self.condition_map is None or y is None or y.ndim == 1:
@@ -247,9 +250,13 @@ class Flow(eqx.Module):
         """
         if n < 0:
             raise ValueError(f"the number of samples must not be negative, got n={n}")
-        wanted = _type_of(precision)
-        with jax.enable_x64(precision == "double"):
-            noise = np.asarray(jax.random.normal(key, (n, self.bijection.dim), wanted))
+        wanted, size = _type_of(precision), (n, self.bijection.dim)
+        if precision == "single":  # NumPy's numbers take half as long as JAX's
+            bits = np.asarray(jax.random.key_data(key)).ravel()
+            noise = np.random.Generator(np.random.SFC64(bits)).standard_normal(size, wanted)
+        else:
+            with jax.enable_x64(True):
+                noise = np.asarray(jax.random.normal(key, size, wanted))
         return self.draw(noise, y, precision=precision)
 
     def draw(
@@ -282,6 +289,15 @@ class Flow(eqx.Module):
             return _in_chunks(compiled(_run, flow, method), flow, rows, y if y_enters else None)
 
 
+def _pad_nodes(dtype: jnp.dtype) -> tuple[Float[Array, " nodes"], Float[Array, " nodes"]]:
+    """Return nodes and logarithms of weights that sum the padding out: it is a variable of its own.
+
+    The quadrature is that of Gauss and Hermite.
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(N_PAD_NODES)
+    return jnp.asarray(nodes, dtype), jnp.asarray(np.log(weights) + 0.5 * nodes**2, dtype)
+
+
 def _type_of(precision: str) -> type[np.floating]:
     if precision not in _TYPES:
         raise ValueError(f"precision must be 'double' or 'single', got {precision!r}")
@@ -308,7 +324,10 @@ def _run(method: str, flow: Flow, rows: Float[Array, "n width"], y: Float[Array,
 def _in_chunks(function: Callable, flow: Flow, rows: np.ndarray, y: np.ndarray | None):
     """Run ``function`` over rows in pieces of few distinct lengths: bounded memory, few compilations."""
     n, results = len(rows), []
-    length = min(CHUNK, 4 ** max(2, math.ceil(math.log(max(n, 1), 4))))
+    # The native library keeps its own tiles in the cache, and longer pieces are fewer calls.
+    is_native = any(isinstance(step, NativeCoupling) for step in flow.steps)
+    longest = 4 * CHUNK if is_native and n >= 16 * CHUNK else CHUNK
+    length = min(longest, 4 ** max(2, math.ceil(math.log(max(n, 1), 4))))
     for start in range(0, max(n, 1), length):
         piece = _filled(rows[start : start + length], length)
         given = y if y is None or len(y) == 1 else _filled(y[start : start + length], length)

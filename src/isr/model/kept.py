@@ -13,10 +13,13 @@ def kept_programs() -> Path | None:
     """
     if os.environ.get("ISR_CACHE") == "off":
         return None
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(os.environ.get("ISR_CACHE") or home / "isr")
     try:
+        folder = Path(os.environ.get("ISR_CACHE") or _user_folder() / "isr")
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # the user has no home
         return None
     return folder
+
+
+def _user_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

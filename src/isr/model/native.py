@@ -14,10 +14,12 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import jax
@@ -32,6 +34,7 @@ OPTIONS = (
     "-fPIC",
 )  # fmt: skip
 LONGEST_SECONDS = 120
+_lock = threading.Lock()
 _left_out: ContextVar[bool] = ContextVar("native_left_out", default=False)
 
 
@@ -42,7 +45,10 @@ def library_tag() -> str | None:
 
 @contextmanager
 def left_out(is_left_out: bool = True) -> Iterator[None]:
-    """Leave the library out of what is traced inside: it works on one device, XLA on several."""
+    """Leave the library out of what is traced inside.
+
+    It works on one device, and knows neither forward-mode nor second derivatives; XLA does.
+    """
     token = _left_out.set(is_left_out)
     try:
         yield
@@ -50,23 +56,28 @@ def left_out(is_left_out: bool = True) -> Iterator[None]:
         _left_out.reset(token)
 
 
-@cache
 def _registered() -> str | None:
+    with _lock:  # threads may begin side by side, and XLA takes a name once
+        return _register()
+
+
+@cache
+def _register() -> str | None:
     if os.environ.get("ISR_NATIVE") == "off" or platform.system() not in ("Linux", "Darwin"):
         return None
-    tag = _tag()
     try:
+        tag = _tag()
         library = _loaded(tag)
         for name in FUNCTIONS:
             capsule = jax.ffi.pycapsule(getattr(library, f"isr_{name}"))
             jax.ffi.register_ffi_target(f"isr_{name}_{tag}", capsule, platform="cpu")
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, AttributeError, subprocess.SubprocessError, jax.errors.JaxRuntimeError):
         return None
     return tag
 
 
 def _tag() -> str:
-    parts = (SOURCE.read_text(), *OPTIONS, jax.__version__, platform.machine(), _processor())
+    parts = (SOURCE.read_text(), *OPTIONS, version("jaxlib"), platform.machine(), _processor())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -83,11 +94,15 @@ def _processor() -> str:
 
 def _loaded(tag: str) -> ctypes.CDLL:
     folder = kept_programs()
-    if folder is None:
-        with tempfile.TemporaryDirectory() as passing:
-            _compile(Path(passing) / "library.so")
-            return ctypes.CDLL(str(Path(passing) / "library.so"))
-    path = folder / f"native-{tag}.so"
+    if folder is not None:
+        with suppress(OSError):  # a folder that cannot be written to, a damaged file, one of somebody else
+            return _kept(folder / f"native-{tag}.so")
+    with tempfile.TemporaryDirectory() as passing:
+        _compile(Path(passing) / "library.so")
+        return ctypes.CDLL(str(Path(passing) / "library.so"))
+
+
+def _kept(path: Path) -> ctypes.CDLL:
     if not path.exists():
         write_whole(path, _compile)
     if path.stat().st_uid != os.getuid():

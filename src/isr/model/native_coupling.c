@@ -15,8 +15,19 @@
 
 #include "xla/ffi/api/c_api.h"
 
+/* As wide as the registers: wider vectors would be taken apart lane by lane. */
+#if defined(__AVX512F__)
 #define LANES 16
-#define TILE 8
+#define MOST_ROWS 8
+#elif defined(__AVX2__)
+#define LANES 8
+#define MOST_ROWS 4
+#else
+#define LANES 4
+#define MOST_ROWS 4
+#endif
+#define MOST_SUMS (2 * MOST_ROWS)
+#define TILE (128 / LANES) /* vectors */
 #define STACK 2 /* a log-scale and a shift */
 #define ALIGNMENT 64
 
@@ -43,19 +54,21 @@ INLINE V rounded(V x) { return (x + ROUNDING) - ROUNDING; }
 
 INLINE V power_of_two(I n) { return (V)((n + 127) << 23); }
 
-INLINE V exponential(V x) {
-    V held = at_least(at_most(x, 88.8f), -87.3f);
-    V n = rounded(held * 1.442695041f);
-    V r = held - n * 0.693145751953125f - n * 1.42860682e-6f;
+/* Of numbers within 87 of 0. */
+INLINE V exponential_within(V x) {
+    V n = rounded(x * 1.442695041f);
+    V r = x - n * 0.693145751953125f - n * 1.42860682e-6f;
     V p = r * 1.98909885e-4f + 1.39336479e-3f;
     p = p * r + 8.33331093e-3f;
     p = p * r + 4.16664649e-2f;
     p = p * r + 1.66666667e-1f;
     p = p * r + 0.5f;
-    V value = 1.0f + r + r * r * p;
-    I whole = __builtin_convertvector(n, I), half = whole >> 1;
-    value = value * power_of_two(half) * power_of_two(whole - half);
-    return select_where(x > 88.72283f, constant(INFINITY), value);
+    return (1.0f + r + r * r * p) * power_of_two(__builtin_convertvector(n, I));
+}
+
+INLINE V exponential(V x) {
+    V half = exponential_within(0.5f * at_least(at_most(x, 89.0f), -104.0f));
+    return half * half;
 }
 
 /* Of positive numbers in the normal range. */
@@ -66,7 +79,7 @@ INLINE V logarithm(V x) {
     V t = (mantissa - 1.0f) / (mantissa + 1.0f), z = t * t;
     V series = z * (0.666666667f + z * (0.4f + z * (0.285714286f + z * 0.222222222f)));
     V value = __builtin_convertvector(exponent, V) * 0.693147181f + (t * 2.0f + t * series);
-    return select_where(x == INFINITY, x, value);
+    return select_where(x < INFINITY, value, x);
 }
 
 /* The same polynomials as in elementary.py. */
@@ -95,7 +108,7 @@ INLINE V arctangent(V x) {
     return with_sign_of(turned + (c + c * z * p), x);
 }
 
-INLINE V sigmoid(V g) { return 1.0f / (1.0f + exponential(-g)); }
+INLINE V sigmoid(V g) { return 1.0f / (1.0f + exponential_within(at_least(at_most(-g, 87.0f), -87.0f))); }
 
 INLINE V square_root(V x) {
     V root;
@@ -210,73 +223,64 @@ static Net make_net(const Plan *p, int n_in, int n_out, size_t weights) {
 
 /* Matrix products ----------------------------------------------------------------------------------------------- */
 
+/* R rows and J vectors at once: as many sums as there are registers, so that none waits for another. */
 INLINE void product_block(const int R, const int J, V *restrict out, const float *W, int down, int across,
                           const float *bias, int add, const V *restrict in, int n, int nv) {
-    V sum[8][2];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-        for (int j = 0; j < J; j++) sum[r][j] = add ? out[r * nv + j] : bias ? constant(bias[r]) : (V){0};
+    V sum[MOST_SUMS];
+#pragma GCC unroll 16
+    for (int k = 0; k < R * J; k++)
+        sum[k] = add ? out[k / J * nv + k % J] : bias ? constant(bias[k / J]) : (V){0};
     for (int i = 0; i < n; i++) {
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-            for (int j = 0; j < J; j++) sum[r][j] += W[r * down + i * across] * in[i * nv + j];
+#pragma GCC unroll 16
+        for (int k = 0; k < R * J; k++) sum[k] += W[k / J * down + i * across] * in[i * nv + k % J];
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-        for (int j = 0; j < J; j++) out[r * nv + j] = sum[r][j];
+#pragma GCC unroll 16
+    for (int k = 0; k < R * J; k++) out[k / J * nv + k % J] = sum[k];
 }
 
-INLINE void product_rows(const int R, V *restrict out, const float *W, int down, int across, const float *bias, int add,
-                         const V *restrict in, int n, int nv) {
+INLINE void product_rows(const int R, const int J, V *restrict out, const float *W, int down, int across,
+                         const float *bias, int add, const V *restrict in, int n, int nv) {
     int j = 0;
-    for (; j + 2 <= nv; j += 2) product_block(R, 2, out + j, W, down, across, bias, add, in + j, n, nv);
-    if (j < nv) product_block(R, 1, out + j, W, down, across, bias, add, in + j, n, nv);
+    for (; j + J <= nv; j += J) product_block(R, J, out + j, W, down, across, bias, add, in + j, n, nv);
+    for (; j < nv; j++) product_block(R, 1, out + j, W, down, across, bias, add, in + j, n, nv);
 }
 
 /* out[r] = bias[r] + sum of W[r, i] in[i], the elements of W `down` and `across` apart; `add` to what is there. */
 static void multiply(V *restrict out, const float *W, int down, int across, const float *bias, int add,
                      const V *restrict in, int rows, int n, int nv) {
+#define ROWS(R, J) product_rows(R, J, out + r * nv, W + r * down, down, across, bias ? bias + r : 0, add, in, n, nv)
     int r = 0;
-    for (; r + 8 <= rows; r += 8)
-        product_rows(8, out + r * nv, W + r * down, down, across, bias ? bias + r : 0, add, in, n, nv);
-    for (; r + 4 <= rows; r += 4)
-        product_rows(4, out + r * nv, W + r * down, down, across, bias ? bias + r : 0, add, in, n, nv);
-    const float *rest = bias ? bias + r : 0;
+    for (; r + MOST_ROWS <= rows; r += MOST_ROWS) ROWS(MOST_ROWS, 2);
+    if (MOST_ROWS > 4 && r + 4 <= rows) ROWS(4, MOST_SUMS / 4), r += 4;
     switch (rows - r) {
-    case 3: product_rows(3, out + r * nv, W + r * down, down, across, rest, add, in, n, nv); break;
-    case 2: product_rows(2, out + r * nv, W + r * down, down, across, rest, add, in, n, nv); break;
-    case 1: product_rows(1, out + r * nv, W + r * down, down, across, rest, add, in, n, nv); break;
+    case 3: ROWS(3, 2); break;
+    case 2: ROWS(2, MOST_SUMS / 2); break;
+    case 1: ROWS(1, MOST_SUMS / 2); break;
     }
+#undef ROWS
 }
 
 INLINE void outer_block(const int R, const int C, float *dW, int width, const V *restrict dg, const V *restrict h, int nv) {
-    V sum[4][2] = {{{0}}};
+    V sum[MOST_SUMS] = {{0}};
     for (int j = 0; j < nv; j++) {
-#pragma GCC unroll 4
-        for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-            for (int c = 0; c < C; c++) sum[r][c] += dg[r * nv + j] * h[c * nv + j];
+#pragma GCC unroll 16
+        for (int k = 0; k < R * C; k++) sum[k] += dg[k / C * nv + j] * h[k % C * nv + j];
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-        for (int c = 0; c < C; c++) dW[r * width + c] += total(sum[r][c]);
+#pragma GCC unroll 16
+    for (int k = 0; k < R * C; k++) dW[k / C * width + k % C] += total(sum[k]);
 }
 
-INLINE void outer_rows(const int R, float *dW, const V *restrict dg, const V *restrict h, int columns, int nv) {
+INLINE void outer_rows(const int R, const int C, float *dW, const V *restrict dg, const V *restrict h, int columns, int nv) {
     int c = 0;
-    for (; c + 2 <= columns; c += 2) outer_block(R, 2, dW + c, columns, dg, h + c * nv, nv);
-    if (c < columns) outer_block(R, 1, dW + c, columns, dg, h + c * nv, nv);
+    for (; c + C <= columns; c += C) outer_block(R, C, dW + c, columns, dg, h + c * nv, nv);
+    for (; c < columns; c++) outer_block(R, 1, dW + c, columns, dg, h + c * nv, nv);
 }
 
 /* dW[r, c] += sum over samples of dg[r] h[c] */
 static void outer(float *dW, const V *restrict dg, const V *restrict h, int rows, int columns, int nv) {
     int r = 0;
-    for (; r + 4 <= rows; r += 4) outer_rows(4, dW + r * columns, dg + r * nv, h, columns, nv);
-    for (; r < rows; r++) outer_rows(1, dW + r * columns, dg + r * nv, h, columns, nv);
+    for (; r + 4 <= rows; r += 4) outer_rows(4, MOST_SUMS / 4, dW + r * columns, dg + r * nv, h, columns, nv);
+    for (; r < rows; r++) outer_rows(1, MOST_SUMS / 2, dW + r * columns, dg + r * nv, h, columns, nv);
 }
 
 /* Networks ------------------------------------------------------------------------------------------------------ */
@@ -425,17 +429,19 @@ static void scale_and_shift(Work *w, int k, const V *half, const float *weights,
     }
     run_net(p, net, weights, &w->tape[k], with_gradient, w->g, nv);
     V *s = w->tape[k].out[0];
-    for (int i = 0; i < net->n_out * nv; i++) {
-        V slope = constant(1.0f), value = s[i];
-        if (p->clamp > 0) {
-            V ratio = value * (1.0f / p->clamp);
-            value = (p->clamp * 0.636619772f) * arctangent(ratio);
-            slope = 0.636619772f / (1.0f + ratio * ratio);
+    int is_small = p->clamp > 0 && p->clamp < 80;
+    float inverse_clamp = 1.0f / p->clamp;
+    for (int r = 0, i = 0; r < net->n_out; r++)
+        for (int j = 0; j < nv; j++, i++) {
+            V value = s[i];
+            if (p->clamp > 0) {
+                V ratio = value * inverse_clamp;
+                value = (p->clamp * 0.636619772f) * arctangent(ratio);
+                if (with_gradient) w->clamp_slope[k][i] = 0.636619772f / (1.0f + ratio * ratio);
+            }
+            w->factor[k][i] = is_small ? exponential_within(sign * value) : exponential(sign * value);
+            w->log_det[j] += sign * value;
         }
-        w->clamp_slope[k][i] = slope;
-        w->factor[k][i] = exponential(sign * value);
-        w->log_det[i % nv] += sign * value;
-    }
 }
 
 /* The gradient of the network from that of log-scale (in d_out[0]) and shift; adds to `dhalf` and the condition's. */
@@ -443,7 +449,8 @@ static void scale_and_shift_back(Work *w, int k, const V *half, V *dhalf, const 
     const Plan *p = &w->plan;
     const Net *net = &w->net[k];
     int n_half = (net->n_in - p->n_condition) * nv;
-    for (int i = 0; i < net->n_out * nv; i++) w->d_out[0][i] *= w->clamp_slope[k][i];
+    if (p->clamp > 0)
+        for (int i = 0; i < net->n_out * nv; i++) w->d_out[0][i] *= w->clamp_slope[k][i];
     run_net_back(p, net, weights, dweights, &w->tape[k], w->d_out, w->din, w->dseen, w->g, nv);
     for (int i = 0; i < net->n_in * nv; i++) {
         V raw = i < n_half ? half[i] : w->condition[i - n_half], d = w->din[i];
@@ -532,7 +539,8 @@ static void load_condition(Work *w, const float *condition, int64_t n, int64_t s
         load(w->condition, condition, w->plan.n_condition, n, start, m, nv, 1);
         return;
     }
-    for (int i = 0; i < w->plan.n_condition * nv; i++) w->condition[i] = constant(condition[i / nv]);
+    for (int r = 0; r < w->plan.n_condition; r++)
+        for (int j = 0; j < nv; j++) w->condition[r * nv + j] = constant(condition[r]);
 }
 
 typedef struct { int64_t members, n, n_conditions; const float *weights, *x, *condition; int64_t n_weights; } Given;
@@ -564,16 +572,34 @@ static XLA_FFI_Error *refuse(XLA_FFI_CallFrame *frame, const char *why) {
     XLA_FFI_Error_Create_Args args = {0};
     args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
     args.message = why;
-    args.errc = XLA_FFI_Error_Code_RESOURCE_EXHAUSTED;
+    args.errc = XLA_FFI_Error_Code_INTERNAL;
     return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+/* Whether arrays have the sizes that the plan speaks of: nothing is read or written beyond them. */
+static int fits(XLA_FFI_CallFrame *frame, const Work *w) {
+    XLA_FFI_Buffer *weights = argument(frame, 2), *x = argument(frame, 3), *condition = argument(frame, 4);
+    for (int i = 1; i < frame->args.size; i++)
+        if (argument(frame, i)->dtype != XLA_FFI_DataType_F32) return 0;
+    return (size_t)extent(weights, 0) == w->net[0].size + w->net[1].size && extent(x, 1) == w->plan.dim &&
+           extent(condition, 1) == w->plan.n_condition &&
+           (extent(condition, 0) == 1 || extent(condition, 0) == extent(x, 0));
+}
+
+static XLA_FFI_Error *begin(XLA_FFI_CallFrame *frame, Work *w, int with_gradient) {
+    if (!open_work(w, argument(frame, 0)->data, argument(frame, 1)->data, with_gradient))
+        return refuse(frame, "no memory for the values of a coupling");
+    if (fits(frame, w)) return 0;
+    free(w->memory);
+    return refuse(frame, "a coupling was given arrays of other sizes or types than its plan says");
 }
 
 static XLA_FFI_Error *map(XLA_FFI_CallFrame *frame, void (*tile)(Work *, const float *, int, int)) {
     if (answers_question(frame)) return 0;
     Given given = read_given(frame);
     Work w = {0};
-    if (!open_work(&w, argument(frame, 0)->data, argument(frame, 1)->data, 0))
-        return refuse(frame, "no memory for the values of a coupling");
+    XLA_FFI_Error *error = begin(frame, &w, 0);
+    if (error) return error;
     int dim = w.plan.dim, n_condition = w.plan.n_condition;
     float *z = result(frame, 0)->data, *log_det = result(frame, 1)->data;
     for (int64_t member = 0; member < given.members; member++)
@@ -595,8 +621,8 @@ static XLA_FFI_Error *map_back(XLA_FFI_CallFrame *frame, void (*tile)(Work *, co
     if (answers_question(frame)) return 0;
     Given given = read_given(frame);
     Work w = {0};
-    if (!open_work(&w, argument(frame, 0)->data, argument(frame, 1)->data, 1))
-        return refuse(frame, "no memory for the gradient of a coupling");
+    XLA_FFI_Error *error = begin(frame, &w, 1);
+    if (error) return error;
     int dim = w.plan.dim, n_condition = w.plan.n_condition;
     const float *dz = argument(frame, 5)->data, *dlog_det = argument(frame, 6)->data;
     float *dweights = result(frame, 0)->data, *dx = result(frame, 1)->data, *dcondition = result(frame, 2)->data;

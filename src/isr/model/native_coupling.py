@@ -16,12 +16,15 @@ from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumn
 from isr.model.eql import EQL
 from isr.model.mlp import MLP
 from isr.model.native import library_tag
+from isr.model.primitives import is_built_in
 
 # The order is that of the library.
 KINDS = (
     "id", "square", "cube", "sin2pi", "sin", "cos", "exp", "log", "sqrt", "reciprocal", "sigmoid", "tanh", "product",
     "leaky_relu",
 )  # fmt: skip
+# Large products are faster in XLA's matrix library, which also shares them among cores.
+WIDEST = 96
 
 
 class Plan(NamedTuple):
@@ -29,8 +32,8 @@ class Plan(NamedTuple):
 
     Attributes:
         tag: Which library.
-        numbers: Variables, variables of the first half, hidden layers, whether with biases, whether the last layer
-            reads all; then kinds of units and how many of each.
+        numbers: Variables, those of the first half, those of the condition, hidden layers, whether with biases,
+            whether the last layer reads all, how many kinds of units; then each kind and how many of it.
         clamp: Bound of the log-scale, 0 for none.
         guard: Bound of the inputs, 0 for none.
     """
@@ -76,14 +79,21 @@ class NativeCoupling(AbstractBijection):
             condition = jnp.zeros((0, 1), x.dtype)
         elif condition.ndim == 1:
             condition = condition[:, None]
+        dim, _, n_condition, *_ = self.plan.numbers
+        fits = x.shape[0] == dim and condition.shape in {(n_condition, 1), (n_condition, x.shape[1])}
+        if not fits or any(a.dtype != jnp.float32 for a in (self.weights, x, condition)):
+            raise TypeError(
+                f"a coupling of {dim} variables given {n_condition} takes as many rows in single precision, got "
+                f"{x.dtype}{list(x.shape)} and {condition.dtype}{list(condition.shape)}"
+            )
         return _mapped(direction, self.plan, jnp.asarray(self.weights), x, condition)
 
 
 def native_form(coupling: Any) -> NativeCoupling | None:
     """Return the same coupling for the native library, or None where that cannot run it.
 
-    It runs on a processor, with networks of built-in primitives or leaky ReLUs. Its weights are the coupling's learned
-    numbers in the same order.
+    It runs on a processor, with networks of built-in primitives or leaky ReLUs that are not wide. Its weights are the
+    coupling's learned numbers in the same order.
 
     Args:
         coupling: A `Coupling`.
@@ -110,6 +120,8 @@ def _shape(network: Any) -> tuple[int, bool, bool, tuple[tuple[int, int], ...]] 
     """Return hidden layers, whether with biases and skips, and units by kind, if the library can run the network."""
     if not isinstance(network, EQL | MLP) or network.stack != 2 or len(network.weights) < 2:
         return None
+    if max(max(weight.shape[1:]) for weight in network.weights) > WIDEST:
+        return None
     n_layers, with_bias = len(network.weights) - 1, network.biases is not None
     if isinstance(network, MLP):
         widths = {weight.shape[1] for weight in network.weights[:-1]}
@@ -119,7 +131,7 @@ def _shape(network: Any) -> tuple[int, bool, bool, tuple[tuple[int, int], ...]] 
             else None
         )
     units = [(name, count) for name, count in network.library if name != "constant"]
-    if any(name not in KINDS for name, _ in units):
+    if not all(is_built_in(name) for name, _ in units):
         return None
     return n_layers, with_bias, network.skip, tuple((KINDS.index(name), count) for name, count in units)
 

@@ -46,7 +46,13 @@ class Permutation(AbstractBijection):
         return z[np.array(self.back)], jnp.zeros((), z.dtype)
 
 
+# More rows than this take longer to compile one by one than an index.
+MOST_CUTS = 8
+
+
 def _rows_in_order(x: Columns, order: tuple[int, ...]) -> Columns:
+    if len(order) > MOST_CUTS:
+        return x[np.array(order)]
     # Cut and put together, the gradient is the same backwards; that of an index would be a scatter.
     rows = jnp.split(x, len(order))
     return jnp.concatenate([rows[i] for i in order])

@@ -105,6 +105,11 @@ def lookup(name: str) -> Primitive:
     return PRIMITIVES[name]
 
 
+def is_built_in(name: str) -> bool:
+    """Return whether ``name`` is a primitive of this package, not one of a user."""
+    return PRIMITIVES.get(name) in _BUILT_IN
+
+
 def parse_library(library: Mapping[str, int] | Sequence[str]) -> tuple[tuple[str, int], ...]:
     """Return a library as (name, multiplicity) pairs in a fixed order, checked.
 

@@ -98,10 +98,11 @@ TRANSFORM = optax.chain(optax.clip_by_global_norm(CLIP), optax.scale_by_adam())
 def rates(phase: Phase, n_steps: int) -> Float[np.ndarray, " steps"]:
     """Return the learning rate of every step of a phase: a linear ramp, then a cosine decay."""
     ramp = max(1, int(phase.ramp * n_steps))
-    schedule = optax.warmup_cosine_decay_schedule(
-        phase.peak / 100, phase.peak, ramp, max(n_steps, ramp + 1), phase.final
-    )
-    return np.asarray(jax.vmap(schedule)(jnp.arange(n_steps, dtype=jnp.float32)), dtype=np.float32)
+    step = np.arange(n_steps)
+    rising = phase.peak * (0.01 + 0.99 * step / ramp)
+    passed = np.clip((step - ramp) / (max(n_steps, ramp + 1) - ramp), 0.0, 1.0)
+    falling = phase.final + (phase.peak - phase.final) * 0.5 * (1 + np.cos(np.pi * passed))
+    return np.where(step < ramp, rising, falling).astype(np.float32)
 
 
 def start(weights: Float[Array, "members n"]) -> State:

@@ -124,7 +124,8 @@ def mmd(a: Columns, b: Columns) -> Float[Array, ""]:
 
 
 def _draw(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Columns:
-    noise = jax.random.normal(key, (flow.bijection.dim, n), jnp.float32 if y is None else y.dtype)
+    precision = jax.tree.leaves(flow)[0].dtype if y is None else y.dtype
+    noise = jax.random.normal(key, (flow.bijection.dim, n), precision)
     return flow.draw_columns(noise, y)
 
 

@@ -91,10 +91,10 @@ def _ratio(peer: float | None, ours: float | None) -> float | None:
     return None if peer is None or ours is None else peer / ours
 
 
-MANY_KERNELS = "a step is hundreds of small kernels, see *Distance to the machine's limit*"
+MANY_KERNELS = "see *Distance to the machine's limit*"
 LARGE_BATCHES = (
-    "over many rows the overhead of Python vanishes and arithmetic counts, of which the small sums of an equation "
-    "network's layers are the larger part"
+    "over many rows the overhead of Python vanishes and arithmetic counts: half of it small products, half of it "
+    "sines, sigmoids and arctangents"
 )
 
 TARGETS = (
@@ -104,7 +104,8 @@ TARGETS = (
     Target("training step, batch 100, cISR against FlowJAX's coupling flow", 6, step_ratio("FlowJAX coupling"),
            MANY_KERNELS),
     Target("whole fit, compilation included, 10 epochs of 100,000 rows, against FlowJAX", 5, fit_ratio,
-           "ten thousand steps are a fifth of isr's time, most of the rest is compilation"),
+           "ten thousand steps are a third of isr's time; the rest is compilation (training, held-out loss, the final "
+           "losses in double precision) and JAX's own start"),
     Target("first compilation of the training program", 5,
            lambda rows: number(rows, "compile_cpu_seconds", benchmark="training_step", cache="empty", mixing="linear"),
            "XLA compiles each distinct block, forward and backward; the backward term adds the inverse",
@@ -117,7 +118,7 @@ TARGETS = (
            MANY_KERNELS, at_most=True),
     Target("32 restarts in one program against one after another: whole fits", 4,
            lambda rows: number(rows, "times_faster", benchmark="restarts", part="fits"),
-           "arithmetic is the same; only the start of kernels and compilation are shared"),
+           "fits of one shape share their programs, so those one after another compile nothing either"),
     *(
         Target(f"a million {things} against {name}, both in single precision", goal, sampling_ratio(flow, what),
                LARGE_BATCHES)

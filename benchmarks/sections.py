@@ -301,7 +301,7 @@ SECTIONS = (
         "Restarts", ("restarts",),
         "Thirty-two restarts in one program beside one after another, everything compiled. Fits of one shape share "
         "their programs, so that those after the first take a fraction of a second each, and the native library works "
-        "as fast for one member as for many: side by side saves what each fit does around its steps, and small kernels.",
+        "as fast for one member as for many: side by side saves what a fit does around its steps, and small kernels.",
         restarts,
     ),
     Section(

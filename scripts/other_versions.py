@@ -1,6 +1,6 @@
 """Run the fast tests with the oldest or the newest versions of the dependencies that pyproject.toml allows.
 
-    python scripts/other_versions.py oldest|newest [--python python3.11] [--workers 2]
+    python scripts/other_versions.py oldest|newest [--python python3.11] [--workers 2] [--only tests/cli ...]
 
 An environment of its own is made in a temporary folder and removed afterwards. The oldest are those that stand behind
 ``>=``; packages that they need in turn are left to pip.
@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("which", choices=("oldest", "newest"))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--workers", default="2")
+    parser.add_argument("--only", nargs="*", default=[], help="run only these tests")
     arguments = parser.parse_args()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +43,7 @@ def main() -> int:
         subprocess.run([python, "-m", "pip", "list"], check=True)
         # Old packages warn of each other's old ways, and new ones of what comes; only failures count here.
         warnings = ["-W", "default::DeprecationWarning", "-W", "default::FutureWarning"]
-        tests = [python, "-m", "pytest", "-m", "not slow", "-n", arguments.workers, *warnings]
+        tests = [python, "-m", "pytest", "-m", "not slow", "-n", arguments.workers, *warnings, *arguments.only]
         return subprocess.run(tests, cwd=ROOT, check=False).returncode
 
 

@@ -22,7 +22,7 @@ EVERY = ["flow", "cisr", "isr", "eql"]
 
 
 def frame_of(text):
-    return pd.read_csv(io.StringIO(text))
+    return pd.read_csv(io.StringIO(text), float_precision="round_trip")
 
 
 # show ---------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_a_posterior_is_summarised_and_its_draws_written(kind, run, models, tmp_
     assert (code, err) == (0, "")
     assert "given p1 = 0.3" in out
     assert "map" in out
-    drawn = pd.read_csv(tmp_path / "draws.csv")
+    drawn = pd.read_csv(tmp_path / "draws.csv", float_precision="round_trip")
     np.testing.assert_array_equal(drawn, from_bundle(load(models[kind]), [0.3]).sample(200))
 
 

@@ -317,7 +317,7 @@ SECTIONS = (
         "is judged by exact posterior draws. Err_resim is a mean over all draws, none removed: one draw far off in "
         "50,000 shows in it, and not in its median over the targets. Where networks are ahead of the cISR, they learn "
         "more in a step; a formula has a fifth of their constants. In ten minutes the cISR goes through the 100,000 "
-        "rows a thousand times, and no longer gains by it. Rows of commit 262ce1e are of another day, on a slower machine.",
+        "rows a thousand times, and no longer gains by it. Rows of commit 262ce1e are of another, slower day.",
         equal_time, figures.errors,
     ),
     Section(
@@ -330,7 +330,7 @@ SECTIONS = (
         "Equations trained, or fitted afterwards",
         ("posthoc",),
         "The Banana, one block: `isr.SymbolicFlow` beside the same flow of networks whose functions are then replaced "
-        "by equations that pyoperon finds, in the same time. Over the 20,000 fresh samples a KL is known to about 0.007.",
+        "by equations that pyoperon finds, in the same time. On 20,000 fresh samples a KL is known to about 0.007.",
         posthoc,
     ),
     Section(

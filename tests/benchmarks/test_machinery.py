@@ -128,10 +128,7 @@ def test_the_page_says_what_holds_what_falls_short_and_why(tmp_path):
         "| ≥ 50 × | 60 × | holds |"
         in verdicts["training step, batch 100, cISR against the same in PyTorch eager"]
     )
-    assert (
-        "| 10 × | **falls short**: see"
-        in verdicts["training step, batch 100, cISR against FrEIA's cINN"]
-    )
+    assert "| 10 × | **falls short**: see" in verdicts["training step, batch 100, cISR against FrEIA's cINN"]
     assert "not measured" in verdicts["training step, batch 100, cISR against FlowJAX's coupling flow"]
     assert "other programs used 1.5 to 1.5 cores" in text
     assert "- sbi MAF: not installed: sbi" in text

@@ -28,6 +28,7 @@ from isr.data.whole_files import write_whole
 from isr.model.kept import kept_programs
 
 SOURCE = Path(__file__).with_name("native_coupling.c")
+HEADER = Path(__file__).with_name("native_vectors.h")
 FUNCTIONS = ("forward", "inverse", "forward_back", "inverse_back")
 OPTIONS = (
     "-O3", "-march=native", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared",
@@ -77,7 +78,14 @@ def _register() -> str | None:
 
 
 def _tag() -> str:
-    parts = (SOURCE.read_text(), *OPTIONS, version("jaxlib"), platform.machine(), _processor())
+    parts = (
+        SOURCE.read_text(),
+        HEADER.read_text(),
+        *OPTIONS,
+        version("jaxlib"),
+        platform.machine(),
+        _processor(),
+    )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

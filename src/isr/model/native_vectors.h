@@ -1,0 +1,217 @@
+/* Samples in vector registers: elementary functions, the units of a layer with their slopes, small matrix products. */
+
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+
+/* As wide as the registers: wider vectors would be taken apart lane by lane. */
+#if defined(__AVX512F__)
+#define LANES 16
+#define MOST_ROWS 8
+#elif defined(__AVX2__)
+#define LANES 8
+#define MOST_ROWS 4
+#else
+#define LANES 4
+#define MOST_ROWS 4
+#endif
+#define MOST_SUMS (2 * MOST_ROWS)
+#define TILE (128 / LANES) /* vectors */
+
+typedef float V __attribute__((vector_size(4 * LANES)));
+typedef int32_t I __attribute__((vector_size(4 * LANES)));
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Elementary functions ------------------------------------------------------------------------------------------ */
+
+INLINE V select_where(I mask, V yes, V no) { return (V)((mask & (I)yes) | (~mask & (I)no)); }
+INLINE V constant(float value) { return (V){0} + value; }
+INLINE V absolute(V x) { return (V)((I)x & 0x7fffffff); }
+INLINE V with_sign_of(V size, V sign) { return (V)(((I)size & 0x7fffffff) | ((I)sign & (int32_t)0x80000000)); }
+INLINE V at_most(V x, float high) { return select_where(x > high, constant(high), x); }
+INLINE V at_least(V x, float low) { return select_where(x < low, constant(low), x); }
+INLINE V where_inside(V x, float low, float high, V value) {
+    return select_where((x >= low) & (x <= high), value, constant(0.0f));
+}
+
+/* Adding and taking off this number rounds to a whole one, below 2^22. */
+#define ROUNDING 12582912.0f
+INLINE V rounded(V x) { return (x + ROUNDING) - ROUNDING; }
+
+INLINE V power_of_two(I n) { return (V)((n + 127) << 23); }
+
+/* Of numbers within 87 of 0. */
+INLINE V exponential_within(V x) {
+    V n = rounded(x * 1.442695041f);
+    V r = x - n * 0.693145751953125f - n * 1.42860682e-6f;
+    V p = r * 1.98909885e-4f + 1.39336479e-3f;
+    p = p * r + 8.33331093e-3f;
+    p = p * r + 4.16664649e-2f;
+    p = p * r + 1.66666667e-1f;
+    p = p * r + 0.5f;
+    return (1.0f + r + r * r * p) * power_of_two(__builtin_convertvector(n, I));
+}
+
+INLINE V exponential(V x) {
+    V half = exponential_within(0.5f * at_least(at_most(x, 89.0f), -104.0f));
+    return half * half;
+}
+
+/* Of positive numbers in the normal range. */
+INLINE V logarithm(V x) {
+    I shifted = (I)x - 0x3f3504f3; /* the bits of sqrt(1/2) */
+    I exponent = shifted >> 23;
+    V mantissa = (V)((shifted & 0x007fffff) + 0x3f3504f3);
+    V t = (mantissa - 1.0f) / (mantissa + 1.0f), z = t * t;
+    V series = z * (0.666666667f + z * (0.4f + z * (0.285714286f + z * 0.222222222f)));
+    V value = __builtin_convertvector(exponent, V) * 0.693147181f + (t * 2.0f + t * series);
+    return select_where(x < INFINITY, value, x);
+}
+
+/* The same polynomials as in elementary.py. */
+INLINE V sine_of_turns(V g) {
+    V rest = g - rounded(g);
+    rest = select_where(absolute(g) > 4e6f, g - g, rest);
+    V a = 0.25f - absolute(absolute(rest) - 0.25f), z = a * a;
+    V p = z * 39.759827085319101f - 76.581172644278724f;
+    p = p * z + 81.60247636892518f;
+    p = p * z - 41.341680613346515f;
+    p = p * z + 6.2831852801544065f;
+    return with_sign_of(a * p, rest);
+}
+
+INLINE V arctangent(V x) {
+    V a = absolute(x);
+    I middle = a > 0.41421356f, far = a > 2.41421356f;
+    V above = select_where(far, constant(-1.0f), select_where(middle, a - 1.0f, a));
+    V below = select_where(far, a, select_where(middle, a + 1.0f, constant(1.0f)));
+    V turned = select_where(far, constant(1.57079633f), select_where(middle, constant(0.785398163f), (V){0}));
+    V c = above / below, z = c * c;
+    V p = z * -0.0645192820812175f + 0.1074373149079108f;
+    p = p * z - 0.1426395559798464f;
+    p = p * z + 0.1999954048364896f;
+    p = p * z - 0.333333317611685f;
+    return with_sign_of(turned + (c + c * z * p), x);
+}
+
+INLINE V sigmoid(V g) { return 1.0f / (1.0f + exponential_within(at_least(at_most(-g, 87.0f), -87.0f))); }
+
+INLINE V square_root(V x) {
+    V root = x;
+    for (int lane = 0; lane < LANES; lane++) root[lane] = sqrtf(x[lane]);
+    return root;
+}
+
+INLINE float total(V x) {
+    union { V whole; float lane[LANES]; } u = {x};
+    float sum[4] = {0};
+    for (int i = 0; i < LANES; i += 4)
+        for (int k = 0; k < 4; k++) sum[k] += u.lane[i + k];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* Units of a layer ---------------------------------------------------------------------------------------------- */
+
+enum Kind { ID, SQUARE, CUBE, SIN2PI, SIN, COS, EXP, LOG, SQRT, RECIPROCAL, SIGMOID, TANH, PRODUCT, LEAKY_RELU };
+
+#define TWO_PI 6.28318531f
+#define ONE_TURN 0.159154943f
+#define HIGHEST_EXPONENT 15.0f
+#define LEAST_ARGUMENT 1e-6f
+#define LEAST_DENOMINATOR 0.01f
+#define NEGATIVE_SLOPE 0.01f
+
+/* One kind of unary unit over `m` vectors: values and, where asked for, slopes. */
+#define UNARY(VALUE, SLOPE)                    \
+    for (int k = 0; k < m; k++) {              \
+        V a = g[k], value = (VALUE);           \
+        h[k] = value;                          \
+        if (slope) slope[k] = (SLOPE);         \
+    }                                          \
+    break
+
+static void unary(enum Kind kind, int m, const V *restrict g, V *restrict h, V *restrict slope) {
+    switch (kind) {
+    case ID: UNARY(a, constant(1.0f));
+    case SQUARE: UNARY(a * a, a + a);
+    case CUBE: UNARY(a * a * a, 3.0f * a * a);
+    case SIN2PI: UNARY(sine_of_turns(a), TWO_PI * sine_of_turns(a + 0.25f));
+    case SIN: UNARY(sine_of_turns(a * ONE_TURN), sine_of_turns(a * ONE_TURN + 0.25f));
+    case COS: UNARY(sine_of_turns(a * ONE_TURN + 0.25f), -sine_of_turns(a * ONE_TURN));
+    case EXP: UNARY(exponential(at_most(a, HIGHEST_EXPONENT)), where_inside(a, -INFINITY, HIGHEST_EXPONENT, value));
+    case LOG: UNARY(logarithm(at_least(a, LEAST_ARGUMENT)), where_inside(a, LEAST_ARGUMENT, INFINITY, 1.0f / a));
+    case SQRT: UNARY(square_root(at_least(a, LEAST_ARGUMENT)), where_inside(a, LEAST_ARGUMENT, INFINITY, 0.5f / value));
+    case RECIPROCAL:
+        UNARY(1.0f / at_least(a, LEAST_DENOMINATOR), where_inside(a, LEAST_DENOMINATOR, INFINITY, -value * value));
+    case SIGMOID: UNARY(sigmoid(a), value * (1.0f - value));
+    case TANH: UNARY(2.0f * sigmoid(2.0f * a) - 1.0f, 1.0f - value * value);
+    case LEAKY_RELU:
+        UNARY(select_where(a >= 0.0f, a, NEGATIVE_SLOPE * a),
+              select_where(a >= 0.0f, constant(1.0f), constant(NEGATIVE_SLOPE)));
+    case PRODUCT: break;
+    }
+}
+
+/* Matrix products ----------------------------------------------------------------------------------------------- */
+
+/* R rows and J vectors at once: as many sums as there are registers, so that none waits for another. */
+INLINE void product_block(const int R, const int J, V *restrict out, const float *W, int down, int across,
+                          const float *bias, int add, const V *restrict in, int n, int nv) {
+    V sum[MOST_SUMS];
+#pragma GCC unroll 16
+    for (int k = 0; k < R * J; k++)
+        sum[k] = add ? out[k / J * nv + k % J] : bias ? constant(bias[k / J]) : (V){0};
+    for (int i = 0; i < n; i++) {
+#pragma GCC unroll 16
+        for (int k = 0; k < R * J; k++) sum[k] += W[k / J * down + i * across] * in[i * nv + k % J];
+    }
+#pragma GCC unroll 16
+    for (int k = 0; k < R * J; k++) out[k / J * nv + k % J] = sum[k];
+}
+
+INLINE void product_rows(const int R, const int J, V *restrict out, const float *W, int down, int across,
+                         const float *bias, int add, const V *restrict in, int n, int nv) {
+    int j = 0;
+    for (; j + J <= nv; j += J) product_block(R, J, out + j, W, down, across, bias, add, in + j, n, nv);
+    for (; j < nv; j++) product_block(R, 1, out + j, W, down, across, bias, add, in + j, n, nv);
+}
+
+/* out[r] = bias[r] + sum of W[r, i] in[i], the elements of W `down` and `across` apart; `add` to what is there. */
+static void multiply(V *restrict out, const float *W, int down, int across, const float *bias, int add,
+                     const V *restrict in, int rows, int n, int nv) {
+#define ROWS(R, J) product_rows(R, J, out + r * nv, W + r * down, down, across, bias ? bias + r : 0, add, in, n, nv)
+    int r = 0;
+    for (; r + MOST_ROWS <= rows; r += MOST_ROWS) ROWS(MOST_ROWS, 2);
+    if (MOST_ROWS > 4 && r + 4 <= rows) ROWS(4, MOST_SUMS / 4), r += 4;
+    switch (rows - r) {
+    case 3: ROWS(3, 2); break;
+    case 2: ROWS(2, MOST_SUMS / 2); break;
+    case 1: ROWS(1, MOST_SUMS / 2); break;
+    }
+#undef ROWS
+}
+
+INLINE void outer_block(const int R, const int C, float *dW, int width, const V *restrict dg, const V *restrict h, int nv) {
+    V sum[MOST_SUMS] = {{0}};
+    for (int j = 0; j < nv; j++) {
+#pragma GCC unroll 16
+        for (int k = 0; k < R * C; k++) sum[k] += dg[k / C * nv + j] * h[k % C * nv + j];
+    }
+#pragma GCC unroll 16
+    for (int k = 0; k < R * C; k++) dW[k / C * width + k % C] += total(sum[k]);
+}
+
+INLINE void outer_rows(const int R, const int C, float *dW, const V *restrict dg, const V *restrict h, int columns, int nv) {
+    int c = 0;
+    for (; c + C <= columns; c += C) outer_block(R, C, dW + c, columns, dg, h + c * nv, nv);
+    for (; c < columns; c++) outer_block(R, 1, dW + c, columns, dg, h + c * nv, nv);
+}
+
+/* dW[r, c] += sum over samples of dg[r] h[c] */
+static void outer(float *dW, const V *restrict dg, const V *restrict h, int rows, int columns, int nv) {
+    int r = 0;
+    for (; r + 4 <= rows; r += 4) outer_rows(4, MOST_SUMS / 4, dW + r * columns, dg + r * nv, h, columns, nv);
+    for (; r < rows; r++) outer_rows(1, MOST_SUMS / 2, dW + r * columns, dg + r * nv, h, columns, nv);
+}

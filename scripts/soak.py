@@ -2,10 +2,10 @@
 
     python scripts/soak.py [--minutes 120] [--out soak.jsonl]
 
-Every twentieth round brings a model of another shape, which is compiled anew. Prints one JSON row a round (its number
-is its seed), keeps one in twenty in the file, and ends with a summary that names commit and machine. Fails if memory
-grows: the last quarter of the rounds may use at most 5 % or 50 MB more than the second quarter (the first one compiles
-and fills caches), and no file, process or thread may be left over.
+Every tenth round brings a model of another shape, which is compiled anew; some shapes are pruned to equations. Prints
+one JSON row a round (its number is its seed), keeps one in ten in the file, and ends with a summary that names commit
+and machine. Fails if memory grows: the last quarter of the rounds may use at most 5 % or 50 MB more than the second
+quarter (the first one compiles and fills caches), and no file, process or thread may be left over.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from isr.estimators.settings import Effort
 from isr.report import write_report
 from isr.reproduce.records import provenance
 
-EFFORT = Effort(100, 0, 0)
-NEW_SHAPE = 20
+NEW_SHAPE = 10
 LIBRARIES = (
     {"constant": 1, "id": 1, "square": 2},
     {"constant": 1, "id": 2, "sin": 1},
     {"constant": 1, "id": 1, "tanh": 2},
 )
-SHAPE = {"n_restarts": 2, "penalty": None, "effort": EFFORT, "verbose": False}
+PLAIN = {"penalty": None, "effort": Effort(100, 0, 0)}
+PRUNED = {"effort": Effort(100, 100, 100)}
 
 
 def main() -> int:
@@ -75,7 +75,9 @@ def one_round(folder: Path, seed: int) -> None:
     x = rng.normal(size=(400, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
     path = folder / "model.isr"
     number = seed // NEW_SHAPE
-    shape = SHAPE | {
+    shape = (PRUNED if number % 9 == 4 else PLAIN) | {
+        "n_restarts": 2,
+        "verbose": False,
         "n_blocks": 1 + number % 4,
         "n_layers": 1 + number // 4 % 3,
         "primitives": LIBRARIES[number // 12 % 3],

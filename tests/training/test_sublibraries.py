@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import sympy
 
+from isr.model.build import Architecture, build_flow
+from isr.model.coupling import Coupling
 from isr.model.eql import build_eql
 from isr.model.parameters import flatten
 from isr.pruning.canonical import formulas_of, functions_in
@@ -25,12 +27,12 @@ def _formulas(network, mask):
 @pytest.fixture(scope="module")
 def kinds():
     network = _network(skip=True)
-    return [_formulas(network, mask) for mask in sublibrary_masks(network, 9)]
+    return [_formulas(network, mask) for mask in sublibrary_masks(network, 9)[0]]
 
 
 def test_the_first_restart_may_use_everything(kinds):
     assert functions_in(kinds[0]) == {"exp", "sin"}
-    assert np.all(sublibrary_masks(_network(skip=True), 1) == 1)
+    assert np.all(sublibrary_masks(_network(skip=True), 1)[0] == 1)
 
 
 def test_each_other_restart_knows_its_own_functions(kinds):
@@ -57,5 +59,21 @@ def test_an_outer_function_is_taken_of_a_polynomial_and_stands_alone(kinds):
 
 def test_without_a_skip_only_functions_are_held_back():
     network = _network(skip=False)
-    found = [set(functions_in(_formulas(network, mask))) for mask in sublibrary_masks(network, 5)]
+    found = [set(functions_in(_formulas(network, mask))) for mask in sublibrary_masks(network, 5)[0]]
     assert found == [{"exp", "sin"}, set(), {"exp"}, {"sin"}, {"exp", "sin"}]
+
+
+def test_restarts_may_change_both_halves_or_one_alone():
+    flow = build_flow(
+        jax.random.key(0), 2, architecture=Architecture(n_blocks=1, n_layers=2, library=LIBRARY, skip=True)
+    )
+    vector, restore = flatten(flow)
+    masks, groups = sublibrary_masks(flow, 27)
+    assert set(groups) == set(range(9))
+    rows = np.random.default_rng(0).normal(size=(5, 2))
+    seen = {group: set() for group in groups}
+    for mask, group in zip(masks, groups, strict=True):
+        (coupling,) = (s for s in restore(vector * mask.astype(vector.dtype)).steps if isinstance(s, Coupling))
+        slopes = np.abs(jax.vmap(jax.jacfwd(lambda row, c=coupling: c.forward_and_log_det(row)[0]))(rows))
+        seen[group].add((bool(slopes[:, 0, 1].any()), bool(slopes[:, 1, 0].any())))
+    assert all(ways == {(True, True), (True, False), (False, True)} for ways in seen.values())

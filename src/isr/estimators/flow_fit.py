@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
     rows = prepare(pairs, seed=settings.seed, isotropic="polar" in shape.charts)
     population, restore = _train(rows, shape, settings, monitor)
     members = [
-        _settled(restore(jnp.asarray(w, jnp.float32)), rows)
+        _settled(restore(w.astype(np.float32)), rows)
         for w in _distinct(population.weights[np.isfinite(population.held_out)])
     ]
     points = [_closed_point(m, rows) for m in members]
@@ -156,11 +157,12 @@ def _train(
     peaks = (phase.peak for phase in settings.schedule.phases if phase.n_epochs)
     noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
     data = rows.fresh() if settings.stream is None else StandardBlocks(settings.stream, rows)
+    masks, groups = sublibrary_masks(flows[0], settings.n_restarts) if settings.sparse else (None, None)
     population = train_shared(
         FlowObjective(restore, settings.backward, settings.loss), weights, data, rows.fresh(held_out=True),
         settings.schedule, keys[0], noise=noise, n_jobs=settings.n_jobs, n_devices=settings.n_devices,
         monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
-        masks=sublibrary_masks(flows[0], settings.n_restarts),
+        masks=masks, groups=groups,
         about=repr((shape, settings.joint, settings.loss, settings.backward, rows.jitter)),
     )  # fmt: skip
     return population, restore
@@ -171,7 +173,7 @@ def _settled(member: Flow, rows: Rows) -> Flow:
     if not member.n_observed:
         return member
     arrays = rows.standard(held_out=True, n_padding=member.n_padding)
-    latent = compiled(_latents, member)(cast(member, jnp.float64), jnp.asarray(arrays["x"]))
+    latent = compiled(_latents, member)(cast(member, jnp.float64), np.asarray(arrays["x"]))
     residual = np.asarray(latent)[: member.n_observed] - arrays["y"]
     noise = np.sqrt(np.maximum(np.mean(residual**2, axis=1), LEAST_VARIANCE))
     noise = np.where(np.isfinite(noise), noise, 1.0)
@@ -234,10 +236,15 @@ def _best_shape(pairs: Pairs, settings: Settings, monitor: Monitor) -> Architect
 
 def _charted(pairs: Pairs, rows: Rows, steps: Sequence[AbstractBijection], seed: int) -> tuple[Rows, float]:
     """Return rows with x as charts show it, and what charts and standardisation add to a loss in nats."""
-    chart = jax.jit(jax.vmap(Chain(tuple(steps)).forward_and_log_det)) if steps else _unchanged
+    chain = Chain(tuple(steps))
+    chart = partial(compiled(_chart, chain), chain) if steps else _unchanged
     seen = replace(pairs, x=np.asarray(chart(rows.standardised(pairs.x, None)["x"].T)[0]), bounds=None)
     charted = prepare(seen, seed=seed, isotropic=False)
     return charted, rows.width + charted.width - float(np.mean(chart(rows.held_out)[1]))
+
+
+def _chart(chain: Chain, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return jax.vmap(chain.forward_and_log_det)(x)
 
 
 def _unchanged(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -116,7 +116,7 @@ def _path_points(
 def row_losses(model: Any, row_loss: RowLoss, data: dict[str, np.ndarray]) -> np.ndarray:
     """Return the loss of every row in double precision."""
     with jax.enable_x64(True):
-        arrays = {name: jnp.asarray(v, jnp.float64) for name, v in data.items() if name != "weight"}
+        arrays = {name: np.asarray(v, np.float64) for name, v in data.items() if name != "weight"}
         model = cast(model, jnp.float64)
         return np.asarray(compiled(_row_losses, model, row_loss)(model, arrays))
 

@@ -169,6 +169,7 @@ def _train(
     ]
     _, restore = flatten(networks[0])
     weights = np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks])
+    masks, groups = sublibrary_masks(networks[0], n_restarts)
     population = train_shared(
         _Objective(restore),
         weights,
@@ -180,11 +181,12 @@ def _train(
         n_devices=n_devices,
         monitor=monitor,
         path=path,
-        masks=sublibrary_masks(networks[0], n_restarts),
+        masks=masks,
+        groups=groups,
         about=repr((library, n_layers)),
     )
     return [
-        restore(jnp.asarray(w, jnp.float64)) for w in population.weights if np.all(np.isfinite(w))
+        restore(np.asarray(w, np.float64)) for w in population.weights if np.all(np.isfinite(w))
     ], population
 
 

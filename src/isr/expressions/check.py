@@ -20,6 +20,7 @@ from isr.model.bijection import AbstractBijection
 from isr.model.chain import Chain
 from isr.model.flow import Flow
 from isr.model.parameters import cast
+from isr.model.programs import compiled
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -195,17 +196,16 @@ def _typical(bijection: AbstractBijection, n: int, rng: np.random.Generator) -> 
 def _log_det_by_autodiff(flow: Flow, x: np.ndarray, y: np.ndarray | None) -> np.ndarray:
     with jax.enable_x64(True):
         double = cast(flow, jnp.float64)
-        padded = jnp.asarray(np.pad(x, ((0, 0), (0, flow.n_padding))))
-
-        def jacobian(row: Any, given: Any) -> Any:
-            condition = None if given is None else double.condition_map(given)  # type: ignore[misc]
-            return jax.jacfwd(lambda r: double.bijection.forward_and_log_det(r, condition)[0])(row)
-
-        if y is None:
-            matrices = jax.jit(jax.vmap(lambda row: jacobian(row, None)))(padded)
-        else:
-            matrices = jax.jit(jax.vmap(jacobian))(padded, jnp.asarray(y))
+        matrices = compiled(_jacobians, double)(double, np.pad(x, ((0, 0), (0, flow.n_padding))), y)
     return np.linalg.slogdet(np.asarray(matrices))[1]
+
+
+def _jacobians(flow: Flow, x: Any, y: Any) -> Any:
+    def jacobian(row: Any, given: Any) -> Any:
+        condition = None if given is None else flow.condition_map(given)  # type: ignore[misc]
+        return jax.jacfwd(lambda r: flow.bijection.forward_and_log_det(r, condition)[0])(row)
+
+    return jax.vmap(jacobian, in_axes=(0, None if y is None else 0))(x, y)
 
 
 def _error(found: np.ndarray, expected: np.ndarray) -> float:

@@ -120,18 +120,18 @@ def _(network: EQL, member: int) -> _Network:
             for k in range(count)
         ]
         start += primitive.arity * count
-    weights = [np.asarray(w[member], np.float64) for w in network.weights]
+    weights = [np.asarray(w, np.float64)[member] for w in network.weights]
     if network.biases is None:
         biases = [np.zeros(len(w)) for w in weights]
     else:
-        biases = [np.asarray(b[member], np.float64) for b in network.biases]
+        biases = [np.asarray(b, np.float64)[member] for b in network.biases]
     return _Network(weights, biases, [layer] * (len(weights) - 1), network.skip)
 
 
 @_read.register
 def _(network: MLP, member: int) -> _Network:
-    weights = [np.asarray(w[member], np.float64) for w in network.weights]
-    biases = [np.asarray(b[member], np.float64) for b in network.biases]
+    weights = [np.asarray(w, np.float64)[member] for w in network.weights]
+    biases = [np.asarray(b, np.float64)[member] for b in network.biases]
     layers = [[_Unit((i,), _leaky_relu, True) for i in range(len(w))] for w in weights[:-1]]
     return _Network(weights, biases, layers, skip=False)
 

@@ -92,18 +92,17 @@ def _objective(
     is_own = coordinates.flow is flow and len(y) == 1
     model = None if is_own else cast(with_inputs(flow, np.float64), jnp.float64)
     inner = cast(with_inputs(coordinates.flow, np.float64), jnp.float64)
-    at = None if coordinates.y is None else jnp.asarray(coordinates.y[0])
+    at = None if coordinates.y is None else np.asarray(coordinates.y[0])
     mean, scale = coordinates.base()
     program = compiled(_value_and_slope, (model, inner))
-    step = partial(program, model, inner, jnp.asarray(y), at, jnp.asarray(mean), jnp.asarray(scale))
+    step = partial(program, model, inner, np.asarray(y), at, np.asarray(mean), np.asarray(scale))
 
     def objective(e: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        point = jnp.asarray(e)
-        value, x, gradient = map(np.asarray, step(point, None))
+        value, x, gradient = map(np.asarray, step(e, None))
         if prior is not None and len(y) > 1:
             log_prior, slope = _slope_of_prior(prior, x, steps)
             value = value + (1 - len(y)) * log_prior
-            gradient = np.asarray(step(point, jnp.asarray((1 - len(y)) * slope))[2])
+            gradient = np.asarray(step(e, (1 - len(y)) * slope)[2])
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             return NOWHERE, np.zeros_like(e), x
         return -float(value), -gradient, x

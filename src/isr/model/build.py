@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from isr.model.affine import Bounded, Inverted, Linear, Standardise
+from isr.model.arrays import on_device
 from isr.model.bijection import AbstractBijection
 from isr.model.chain import Chain
 from isr.model.charts import Polar, SinhArcsinh
@@ -146,7 +146,7 @@ def build_core(
     for index, k in enumerate(jax.random.split(key, shape.n_blocks)):
         k_mix, k_block = jax.random.split(k)
         if shape.mixing == "linear":
-            steps.append(Linear(jnp.eye(dim)))
+            steps.append(Linear(on_device(np.eye(dim))))
         elif index and shape.mixing == "permutation":
             steps.append(_random_permutation(k_mix, dim, shape.order))
         steps.append(_block(k_block, dim, n_features, shape))
@@ -163,11 +163,11 @@ def chart_steps(names: Sequence[str], rows: np.ndarray) -> list[AbstractBijectio
         if name == "polar":
             if dim < 2:
                 raise ValueError("polar coordinates need two variables")
-            steps.append(Polar(centre=jnp.zeros(2), pair=(0, 1), dim=dim))
+            steps.append(Polar(centre=on_device(np.zeros(2)), pair=(0, 1), dim=dim))
         elif name == "split":
             steps += [split_of(rows, i) for i in range(dim) if gain_of_split(rows, i) > LEAST_GAIN]
         else:
-            steps.append(SinhArcsinh(jnp.zeros(dim), jnp.zeros(dim)))
+            steps.append(SinhArcsinh(on_device(np.zeros(dim)), on_device(np.zeros(dim))))
     return steps
 
 

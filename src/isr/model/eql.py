@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from isr.model.arrays import on_device
 from isr.model.initial import generator
 from isr.model.primitives import PAPER_LIBRARY, Primitive, lookup, parse_library
 
@@ -198,6 +199,6 @@ def build_eql(
     spreads = [scale] * n_layers + [last_scale]
     rng, weights, biases = generator(key), [], []
     for shape, spread in zip(shapes, spreads, strict=True):
-        weights.append(jnp.asarray(spread / max(shape[1], 1) ** 0.5 * rng.normal(size=(stack, *shape))))
-        biases.append(jnp.asarray(0.2 * spread * rng.normal(size=(stack, shape[0]))))
+        weights.append(on_device(spread / max(shape[1], 1) ** 0.5 * rng.normal(size=(stack, *shape))))
+        biases.append(on_device(0.2 * spread * rng.normal(size=(stack, shape[0]))))
     return EQL(tuple(weights), tuple(biases) if with_bias else None, pairs, skip)

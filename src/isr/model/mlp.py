@@ -5,8 +5,10 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from isr.model.arrays import on_device
 from isr.model.initial import generator
 
 NEGATIVE_SLOPE = 0.01
@@ -86,6 +88,6 @@ def build_mlp(
     rng, weights = generator(key), []
     for layer, shape in enumerate(shapes):
         spread = (2 / max(shape[1], 1)) ** 0.5 * (last_scale if layer == n_layers else 1.0)
-        weights.append(jnp.asarray(spread * rng.normal(size=(stack, *shape))))
-    biases = tuple(jnp.zeros(w.shape[:2]) for w in weights)
+        weights.append(on_device(spread * rng.normal(size=(stack, *shape))))
+    biases = tuple(on_device(np.zeros(w.shape[:2])) for w in weights)
     return MLP(tuple(weights), biases)

@@ -17,6 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from isr.model.arrays import on_device
 from isr.model.repeats import Run, runs
 
 Model = TypeVar("Model")
@@ -49,7 +50,7 @@ class Restore(Generic[Model]):
         if isinstance(values, Tracer):
             new = self._split(values, jnp.split)
         else:
-            new = [jnp.asarray(leaf) for leaf in self._split(np.asarray(values), np.split)]
+            new = [on_device(leaf) for leaf in self._split(np.asarray(values), np.split)]
         return eqx.combine(jax.tree.unflatten(self.tree, new), self.rest)
 
     def changed(self, change: Callable[[Model], Other]) -> Restore[Other]:
@@ -102,10 +103,10 @@ def _ends(sizes: list[int]) -> np.ndarray:
 
 def _joined(leaves: list[Array]) -> Float[Array, " n"]:
     if not leaves:
-        return jnp.zeros(0)
+        return on_device(np.zeros(0))
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         return jnp.concatenate([leaf.ravel() for leaf in leaves])
-    return jnp.asarray(np.concatenate([np.asarray(leaf).ravel() for leaf in leaves]))
+    return on_device(np.concatenate([np.asarray(leaf).ravel() for leaf in leaves]))
 
 
 def cast(model: Model, dtype: jnp.dtype | type) -> Model:
@@ -114,7 +115,7 @@ def cast(model: Model, dtype: jnp.dtype | type) -> Model:
     def convert(leaf: Array) -> Array:
         if not eqx.is_inexact_array(leaf) or leaf.dtype == dtype:
             return leaf
-        return leaf.astype(dtype) if isinstance(leaf, Tracer) else jnp.asarray(np.asarray(leaf), dtype)
+        return leaf.astype(dtype) if isinstance(leaf, Tracer) else on_device(leaf, dtype)
 
     return jax.tree.map(convert, model)
 
@@ -122,7 +123,7 @@ def cast(model: Model, dtype: jnp.dtype | type) -> Model:
 def mask_of(model: object) -> Float[Array, " n"]:
     """Return 1 where a learned number is in use and 0 where it has been cut (is exactly zero)."""
     vector = np.asarray(flatten(model)[0])
-    return jnp.asarray((vector != 0).astype(vector.dtype))
+    return on_device((vector != 0).astype(vector.dtype))
 
 
 def n_constants(model: object) -> int:

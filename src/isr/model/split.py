@@ -11,6 +11,7 @@ from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Array, Float
 
 from isr.model.affine import LOG_SQRT_2PI
+from isr.model.arrays import on_device
 from isr.model.bijection import AbstractBijection, Mapped, Scalar, Vector
 
 # Probabilities are held above this, so that the far tails have a finite image (|u| <= 11.5).
@@ -95,9 +96,9 @@ def split_of(rows: Float[np.ndarray, "n dim"], variable: int) -> Split:
     weight = np.clip(len(low) / n, 0.01, 0.99)
     widths = np.log([max(np.std(side), 1e-3 * np.std(values) + 1e-12) for side in (low, high)])
     return Split(
-        balance=jnp.asarray(float(ndtri(jnp.asarray(weight)))),
-        centres=jnp.asarray([np.mean(low), np.mean(high)]),
-        log_widths=jnp.asarray(widths),
+        balance=on_device(float(ndtri(jnp.asarray(weight)))),
+        centres=on_device([np.mean(low), np.mean(high)]),
+        log_widths=on_device(widths),
         cut=cut,
         variable=variable,
         dim=rows.shape[1],

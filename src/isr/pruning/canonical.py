@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import sympy
 from sympy.core.function import AppliedUndef
 
+from isr.model.arrays import on_device
 from isr.model.eql import EQL, units
 from isr.model.formula import Formulas, Tree
 from isr.model.formula import express as express_tree
@@ -55,8 +55,8 @@ def _one_network(network: EQL, k: int, inputs: list[Expression]) -> list[Express
     for layer in range(len(network.weights)):
         last = layer == len(network.weights) - 1
         columns = seen if network.skip and last else h
-        weight = np.asarray(network.weights[layer][k], dtype=float)
-        bias = None if network.biases is None else np.asarray(network.biases[layer][k], dtype=float)
+        weight = np.asarray(network.weights[layer], dtype=float)[k]
+        bias = None if network.biases is None else np.asarray(network.biases[layer], dtype=float)[k]
         g = [_affine(row, columns, 0.0 if bias is None else bias[i]) for i, row in enumerate(weight)]
         if last:
             return g
@@ -144,7 +144,7 @@ def build_formulas(expressions: Sequence[Expression], n_inputs: int, *, stack: i
     constants: list[float] = []
     places = {s: i for i, s in enumerate(input_symbols(n_inputs))}
     trees = tuple(_tree(sympy.sympify(e, strict=True), places, constants) for e in expressions)
-    values = jnp.asarray(np.array(constants, dtype=np.float64).reshape(-1))
+    values = on_device(np.array(constants, dtype=np.float64).reshape(-1))
     return Formulas(constants=values, trees=trees, stack=stack, n_inputs=n_inputs)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import sympy
 
 from isr.model.affine import Linear, Shift, Standardise
+from isr.model.arrays import on_device
 from isr.model.bijection import AbstractBijection
 from isr.model.chain import Chain
 from isr.model.charts import Polar
@@ -130,7 +131,7 @@ def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBi
         clamp=None,
         guard=None,
     )
-    return [Shift(jnp.asarray(offset)), coupling] if offset.any() else [coupling]
+    return [Shift(on_device(offset)), coupling] if offset.any() else [coupling]
 
 
 def _unclamped(s: Expression, clamp: float | None) -> Expression:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
+from isr.model.arrays import on_device
 from isr.model.parameters import cast, flatten
 from isr.model.programs import compiled
 
@@ -83,8 +84,8 @@ class Fit:
             places[: len(some)] = some
             with jax.enable_x64(True):
                 value, grad = compiled(_values_and_grads, self._model, self._row_loss)(
-                    jnp.asarray(places), self._model, self._pieces,
-                    jnp.asarray(len(some)), jnp.asarray(n_pieces),
+                    places, self._model, self._pieces,
+                    np.asarray(len(some)), np.asarray(n_pieces),
                 )  # fmt: skip
             values.append(np.asarray(value)[: len(some)] / share)
             grads.append(np.asarray(grad)[: len(some)] / share)
@@ -200,11 +201,11 @@ def _chunked(data: dict[str, np.ndarray], n: int) -> tuple[tuple[dict[str, Array
 
     def pieces(values: np.ndarray) -> Array:
         filled = np.concatenate([values, np.repeat(values[:, -1:], fill, axis=1)], axis=1)
-        return jnp.asarray(np.moveaxis(filled.reshape(len(values), n_pieces, length), 1, 0), jnp.float64)
+        return on_device(np.moveaxis(filled.reshape(len(values), n_pieces, length), 1, 0))
 
     rows = {name: pieces(np.asarray(v, np.float64)) for name, v in data.items() if name != "weight"}
     padded = np.concatenate([weight, np.zeros(fill)]).reshape(n_pieces, length)
-    return (rows, jnp.asarray(padded, jnp.float64)), padded.sum(axis=1)
+    return (rows, on_device(padded)), padded.sum(axis=1)
 
 
 def flow_row_loss(flow: Any, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:

@@ -13,10 +13,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from isr import __version__
+from isr.model.arrays import on_device
 from isr.storage.bundle import REMEDY, ModelFileError
 
 CLASSES = {
@@ -103,7 +103,7 @@ def decode(node: Any, tensors: dict[str, np.ndarray], depth: int) -> Any:
             raise ModelFileError(
                 f"array {node['array']} is {array.dtype}{array.shape}, not as described; {REMEDY}"
             )
-        return jnp.asarray(array) if node["jax"] else array
+        return on_device(array) if node["jax"] else array
     if "tuple" in node:
         return tuple(decode(part, tensors, depth + 1) for part in node["tuple"])
     if "dict" in node:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from isr.data.whole_files import write_whole
+from isr.model.arrays import on_device
 from isr.training.history import History
 from isr.training.loop import State
 
@@ -101,7 +101,7 @@ def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
             "give another path, or delete it to begin anew"
         )
     tree = jax.tree.structure(template(len(arrays["strengths"])))
-    leaves = [jnp.asarray(arrays[f"state_{i}"]) for i in range(tree.num_leaves)]
+    leaves = [on_device(arrays[f"state_{i}"]) for i in range(tree.num_leaves)]
     history = History(
         list(head["phases"]),
         [arrays[f"train_{i}"] for i in range(len(head["phases"]))],

@@ -14,6 +14,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
+from isr.model.arrays import on_device
+
 ROWS = "rows"
 Tree = TypeVar("Tree")
 
@@ -63,7 +65,7 @@ def _in_all_processes(leaf: Any, copies: NamedSharding) -> Any:
 
 def here(tree: Tree, mesh: Mesh | None) -> Tree:
     """Return arrays that lie everywhere as ordinary arrays of this process."""
-    return tree if mesh is None else jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), tree)
+    return tree if mesh is None else jax.tree.map(on_device, tree)
 
 
 def whole(tree: Tree, mesh: Mesh | None) -> Tree:

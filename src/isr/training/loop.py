@@ -17,6 +17,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from isr.model.arrays import on_device
 from isr.model.native import left_out
 from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
@@ -105,10 +106,11 @@ def rates(phase: Phase, n_steps: int) -> Float[np.ndarray, " steps"]:
     return np.where(step < ramp, rising, falling).astype(np.float32)
 
 
-def start(weights: Float[Array, "members n"]) -> State:
-    """Return the state at the beginning of a phase."""
-    moments = jax.vmap(TRANSFORM.init)(weights)
-    return State(weights, moments, jnp.zeros(len(weights), jnp.int32))
+def start(weights: Float[np.ndarray, "members n"]) -> State:
+    """Return the state at the beginning of a phase, whose moments are zero."""
+    like = jax.eval_shape(jax.vmap(TRANSFORM.init), weights)
+    moments = jax.tree.map(lambda moment: on_device(np.zeros(moment.shape, moment.dtype)), like)
+    return State(on_device(weights), moments, on_device(np.zeros(len(weights), np.int32)))
 
 
 @lru_cache(maxsize=MOST_KEPT)

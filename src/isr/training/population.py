@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from isr.data.whole_files import refuse_unwritable
+from isr.model.arrays import on_device
 from isr.training import checkpoint
 from isr.training.blocks import Blocks
 from isr.training.checkpoint import Progress
@@ -100,6 +100,7 @@ def train(
     path: Path | None = None,
     penalised: np.ndarray | None = None,
     masks: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
     noise: Noise | None = None,
     about: str = "",
     n_devices: int | None = None,
@@ -117,6 +118,7 @@ def train(
         path: Where checkpoints go; a file found there is resumed from.
         penalised: 1 where the penalty counts a weight; all of them when left out.
         masks: For each restart 1 where it may use a weight; all of them when left out.
+        groups: For each restart its sub-library, of which the best goes on; all are one when left out.
         noise: What is added to y at every step.
         about: What the objective depends on besides the data, so that a checkpoint of another one is refused.
         n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
@@ -132,6 +134,7 @@ def train(
         penalised,
         weights,
         masks,
+        groups,
         noise,
         about,
         n_devices,
@@ -143,8 +146,8 @@ class _Run:
     """The moving parts of one `train` call."""
 
     def __init__(
-        self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks, noise, about,
-        n_devices
+        self, objective, data, held_out, schedule, key, monitor, path, penalised, weights, masks, groups, noise,
+        about, n_devices
     ):  # fmt: skip
         self.objective, self.schedule, self.key = objective, schedule, key
         self.monitor, self.path = monitor, path
@@ -155,10 +158,11 @@ class _Run:
         self.data = everywhere(_on_device(rows), self.mesh)
         self.held_out = everywhere(_on_device(held_out), self.mesh)
         self.n_steps = schedule.steps_of_epoch(self.n_rows)
-        self.noise = None if noise is None else jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), noise)
+        self.noise = None if noise is None else jax.tree.map(lambda v: on_device(v, np.float32), noise)
         self.n = weights.shape[1]
+        self.groups = np.zeros(len(weights), int) if groups is None else groups
         self.n_gates = schedule.penalty.n_gates * self.n
-        self.penalised = jnp.asarray(np.ones(self.n) if penalised is None else penalised, jnp.float32)
+        self.penalised = on_device(np.ones(self.n) if penalised is None else penalised, np.float32)
         self.evaluate = make_evaluate(objective, schedule.penalty)
         self.epoch = make_epoch(
             objective, schedule.penalty,
@@ -173,7 +177,7 @@ class _Run:
         )  # fmt: skip
         self.written = time.monotonic()
         gates = np.zeros((len(weights), self.n_gates))
-        first = jnp.asarray(np.concatenate([weights, gates], axis=1), jnp.float32)
+        first = np.concatenate([weights, gates], axis=1, dtype=np.float32)
         self.progress = Progress(
             0,
             0,
@@ -188,7 +192,7 @@ class _Run:
 
     def _resume(self, path: Path) -> None:
         def template(members: int) -> State:
-            return start(jnp.zeros((members, self.n + self.n_gates), jnp.float32))
+            return start(np.zeros((members, self.n + self.n_gates), np.float32))
 
         self.progress, self.history = checkpoint.read(path, self.mark, template)
 
@@ -215,7 +219,7 @@ class _Run:
             key, _ = jax.random.split(jax.random.fold_in(phase_key, number))
             _, order_key = jax.random.split(jax.random.fold_in(phase_key, number // n_parts))
             inputs = (
-                all_rates[number], jnp.asarray(strengths), jnp.asarray(masks), self.penalised, key, order_key,
+                all_rates[number], strengths, masks, self.penalised, key, order_key,
                 number % n_parts, self.noise,
             )  # fmt: skip
             state, loss = self.epoch(
@@ -234,10 +238,10 @@ class _Run:
             return self.data
         return everywhere(_on_device(self.blocks.block(number % self.blocks.n_blocks)), self.mesh)
 
-    def _held_out(self, weights: jax.Array, masks: np.ndarray) -> np.ndarray:
+    def _held_out(self, weights: jax.Array | np.ndarray, masks: np.ndarray) -> np.ndarray:
         key = jax.random.fold_in(self.key, 1 << 20)
-        weights, used, key, noise = everywhere((weights, jnp.asarray(masks), key, self.noise), self.mesh)
-        return self.evaluate(weights, used, self.held_out, key, noise)
+        key, noise = everywhere((key, self.noise), self.mesh)
+        return self.evaluate(np.asarray(weights), masks, self.held_out, key, noise)
 
     def _keep_checkpoint(self, *, now: bool | None = None) -> None:
         if now is None:
@@ -252,23 +256,25 @@ class _Run:
 
     def _next_phase(self) -> None:
         index, _, strengths, masks, state = self.progress
-        weights = state.weights
+        weights = np.asarray(state.weights)
         if index == 0:  # the best restarts go on, each under every strength
             held = np.nan_to_num(self._held_out(weights, masks), nan=np.inf)
-            best = _best_of_each(held, masks, max(1, (len(held) + 1) // 2))
+            best = _best_of_each(held, self.groups, max(1, (len(held) + 1) // 2))
             kept, n_kept = np.repeat(best, len(self.schedule.strengths)), len(best)
             strengths = np.tile(np.asarray(self.schedule.strengths, np.float32), n_kept)
             weights, masks = weights[kept], masks[kept]
         else:
             raw = self._effective(weights, masks)
             masks = (np.abs(raw) > self.schedule.threshold).astype(np.float32) * masks
-            weights = jnp.concatenate([jnp.asarray(raw * masks), weights[:, self.n :] + 20.0], axis=1)
+            weights = np.concatenate([raw * masks, weights[:, self.n :] + 20.0], axis=1, dtype=np.float32)
             strengths = np.zeros_like(strengths)
         self.progress = Progress(index + 1, 0, strengths, masks, start(weights))
 
-    def _effective(self, raw: jax.Array, masks: np.ndarray) -> np.ndarray:
-        gate = jax.vmap(lambda r, m: self.schedule.penalty.gate(r[: self.n] * m, r[self.n :], None))
-        return np.asarray(gate(raw, jnp.asarray(masks)))
+    def _effective(self, raw: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        gate = self.schedule.penalty.gate
+        return np.array(
+            [np.asarray(gate(r[: self.n] * m, r[self.n :], None)) for r, m in zip(raw, masks, strict=True)]
+        )
 
     def _result(self) -> Population:
         index, _, strengths, masks, state = self.progress
@@ -277,18 +283,17 @@ class _Run:
             strengths = np.tile(ladder, len(strengths) // len(ladder))
         held = np.nan_to_num(self._held_out(state.weights, masks), nan=np.inf)
         order = np.argsort(held, kind="stable")
-        weights = self._effective(state.weights, masks)
+        weights = self._effective(np.asarray(state.weights), masks)
         return Population(
             weights[order], strengths[order], held[order], np.asarray(state.skipped)[order], self.history,
             self.monitor.stopped,
         )  # fmt: skip
 
 
-def _best_of_each(held_out: np.ndarray, masks: np.ndarray, n: int) -> np.ndarray:
+def _best_of_each(held_out: np.ndarray, groups: np.ndarray, n: int) -> np.ndarray:
     """Return ``n`` members: the best of each sub-library first, so that none is crowded out before it is pruned."""
     order = np.argsort(held_out, kind="stable")
-    _, group = np.unique(masks, axis=0, return_inverse=True)
-    first = [i for k, i in enumerate(order) if group.ravel()[i] not in group.ravel()[order[:k]]]
+    first = [i for k, i in enumerate(order) if groups[i] not in groups[order[:k]]]
     rest = [i for i in order if i not in first]
     return np.array([*first, *rest][: max(n, len(first))])
 
@@ -299,4 +304,4 @@ def _least(losses: np.ndarray | jax.Array) -> float:
 
 
 def _on_device(data: dict[str, np.ndarray]) -> Data:
-    return {name: jnp.asarray(values, jnp.float32) for name, values in data.items()}
+    return {name: on_device(values, np.float32) for name, values in data.items()}

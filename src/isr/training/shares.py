@@ -9,12 +9,12 @@ from itertools import zip_longest
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import joblib
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from isr.data.workers import all_together
+from isr.model.arrays import on_device
 from isr.training.blocks import Blocks
 from isr.training.cache import keep_compiled_programs
 from isr.training.history import History
@@ -36,6 +36,7 @@ def train_shared(
     path: Path | None = None,
     penalised: np.ndarray | None = None,
     masks: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
     noise: Noise | None = None,
     about: str = "",
     n_devices: int | None = None,
@@ -60,14 +61,15 @@ def train_shared(
 
     def share(number: int) -> Population:
         keep_compiled_programs()  # a worker on another machine has its own
-        rows, own = slice(number, None, n_shares), jax.random.wrap_key_data(jnp.asarray(numbers))
+        rows, own = slice(number, None, n_shares), jax.random.wrap_key_data(on_device(numbers))
         with jax.enable_x64(True):  # a thread has its own setting
             return train(
                 objective, weights[rows], data, held_out, schedule,
                 own if number == 0 else jax.random.fold_in(own, number),
                 monitor=monitor if number == 0 else monitor.silent(), penalised=penalised,
                 path=path if path is None or number == 0 else path.with_name(f"{path.name}.{number}"),
-                masks=None if masks is None else masks[rows], noise=noise, about=about, n_devices=n_devices,
+                masks=None if masks is None else masks[rows],
+                groups=None if groups is None else groups[rows], noise=noise, about=about, n_devices=n_devices,
             )  # fmt: skip
 
     if n_shares == 1:

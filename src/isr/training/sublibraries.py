@@ -7,12 +7,15 @@ to a bell, one that can only take functions of polynomials must find the bell.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from isr.model.arrays import on_device
+from isr.model.coupling import Coupling
 from isr.model.eql import EQL, units
 from isr.model.parameters import flatten
 
@@ -22,14 +25,19 @@ PLAIN = ("constant", "id", "square", "product")
 
 # Which hidden layers the output reads: all with the inputs, the first with the inputs, or the last alone.
 Layers = Literal["all", "first", "outer"]
+# Which half of a coupling the other one may change: either by turns, or one alone.
+Halves = Literal["both", "second", "first"]
 
 
-def sublibrary_masks(model: Any, n: int) -> np.ndarray:
-    """Return one mask a restart over the model's flat weights.
+def sublibrary_masks(model: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return one mask a restart over the model's flat weights, and the number of its sub-library.
 
     In turn: everything; a single layer with the plain part of the library, alone and with each other function; each
     other function of what the plain part gives; all layers with the plain part, alone and with each other function.
     One layer alone, or the last alone, is only possible where the output reads all layers by a skip.
+
+    Couplings of a restart may change both halves by turns, or the second only, or the first only: where effect can
+    be taken for cause, restarts that may do either all settle for the same wrong one.
 
     Args:
         model: Holds the equation-learner networks.
@@ -39,30 +47,61 @@ def sublibrary_masks(model: Any, n: int) -> np.ndarray:
     names = sorted({p.name for net in networks for p, _ in units(net.library)} - set(PLAIN))
     parts = [set(), *({name} for name in names)]
     skips = bool(networks) and all(net.skip and len(net.weights) > 2 for net in networks)
-    kinds = [(set(names), "all"), *((part, "all") for part in parts)]
+    kinds: list[tuple[set[str], Layers]] = [(set(names), "all"), *((part, "all") for part in parts)]
     if skips:
         kinds[1:1] = [*((part, "first") for part in parts), *((part, "outer") for part in parts[1:])]
-    masks = [_mask(model, keep, layers) for keep, layers in kinds[:n]]
-    return np.stack([masks[i % len(masks)] for i in range(n)]).astype(np.float32)
+    halves: list[Halves] = ["both", "second", "first"] if _couplings(model) else ["both"]
+    # Every kind meets every choice of halves, sooner or later.
+    turns = [i + (i // len(kinds) if len(kinds) % len(halves) == 0 else 0) for i in range(n)]
+    group = np.arange(n) % len(kinds)
+    masks = [
+        _mask(model, *kinds[k], halves[turn % len(halves)]) for k, turn in zip(group, turns, strict=True)
+    ]
+    return np.stack(masks).astype(np.float32), group
 
 
 def _networks(model: Any) -> list[EQL]:
     return [n for n in jax.tree.leaves(model, is_leaf=_is_network) if _is_network(n)]
 
 
+def _couplings(model: Any) -> list[Coupling]:
+    return [n for n in jax.tree.leaves(model, is_leaf=_is_coupling) if _is_coupling(n)]
+
+
 def _is_network(node: Any) -> bool:
     return isinstance(node, EQL)
 
 
-def _mask(model: Any, keep: set[str], layers: Layers) -> np.ndarray:
+def _is_coupling(node: Any) -> bool:
+    return isinstance(node, Coupling)
+
+
+def _mask(model: Any, keep: set[str], layers: Layers, halves: Halves) -> np.ndarray:
     def ones(node: Any) -> Any:
+        if _is_coupling(node):
+            pair = {
+                half: jax.tree.map(ones, getattr(node, half), is_leaf=_is_network)
+                for half in ("first", "second")
+            }
+            if halves != "both":
+                other = "first" if halves == "second" else "second"
+                pair[other] = _without_inputs(pair[other])
+            return replace(node, **pair)
         if _is_network(node):
             return _network_mask(node, keep, layers)
         return np.ones(node.shape) if eqx.is_inexact_array(node) else node
 
-    marked = jax.tree.map(ones, model, is_leaf=_is_network)
-    arrays = jax.tree.map(lambda a: jax.numpy.asarray(a) if isinstance(a, np.ndarray) else a, marked)
+    marked = jax.tree.map(ones, model, is_leaf=lambda node: _is_coupling(node) or _is_network(node))
+    arrays = jax.tree.map(lambda a: on_device(a) if isinstance(a, np.ndarray) else a, marked)
     return np.asarray(flatten(arrays)[0])
+
+
+def _without_inputs(mask: Any) -> Any:
+    """The mask of a network that gives its last constants and reads nothing."""
+    if not _is_network(mask):
+        return mask
+    biases = mask.biases and (*(np.zeros_like(b) for b in mask.biases[:-1]), mask.biases[-1])
+    return EQL(tuple(np.zeros_like(w) for w in mask.weights), biases, mask.library, mask.skip)
 
 
 def _network_mask(network: EQL, keep: set[str], layers: Layers) -> EQL:

@@ -8,7 +8,7 @@ to a bell, one that can only take functions of polynomials must find the bell.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,19 +25,28 @@ PLAIN = ("constant", "id", "square", "product")
 
 # Which hidden layers the output reads: all with the inputs, the first with the inputs, or the last alone.
 Layers = Literal["all", "first", "outer"]
-# Which half of a coupling the other one may change: either by turns, or one alone.
-Halves = Literal["both", "second", "first"]
+# What a coupling may do: change both halves by turns, or only shift them, or change one of them alone.
+Way = Literal["both", "shift", "second", "first"]
+
+
+class Kind(NamedTuple):
+    """What a restart may use."""
+
+    functions: frozenset[str]
+    layers: Layers
+    way: Way = "both"
 
 
 def sublibrary_masks(model: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return one mask a restart over the model's flat weights, and the number of its sub-library.
 
-    In turn: everything; a single layer with the plain part of the library, alone and with each other function; each
-    other function of what the plain part gives; all layers with the plain part, alone and with each other function.
-    One layer alone, or the last alone, is only possible where the output reads all layers by a skip.
+    Networks, in turn: everything; a single layer with the plain part of the library, alone and with each other
+    function; each other function of what the plain part gives; all layers with the plain part, alone and with each
+    other function. One layer alone, or the last alone, is only possible where the output reads all layers by a skip.
 
-    Couplings of a restart may change both halves by turns, or the second only, or the first only: where effect can
-    be taken for cause, restarts that may do either all settle for the same wrong one.
+    Flows begin with everything and with single layers, whose couplings may do all they can or only shift, and if
+    there is but one, change the second half only or the first only: where effect can be taken for cause, or a scale
+    for a shift, restarts that may do either all settle for the same wrong one.
 
     Args:
         model: Holds the equation-learner networks.
@@ -45,27 +54,40 @@ def sublibrary_masks(model: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     """
     networks = _networks(model)
     names = sorted({p.name for net in networks for p, _ in units(net.library)} - set(PLAIN))
-    parts = [set(), *({name} for name in names)]
     skips = bool(networks) and all(net.skip and len(net.weights) > 2 for net in networks)
-    kinds: list[tuple[set[str], Layers]] = [(set(names), "all"), *((part, "all") for part in parts)]
+    kinds = _kinds(names, skips=skips)
+    n_couplings = _n_couplings(model)
+    if n_couplings:
+        simple: Layers = "first" if skips else "all"
+        parts = [names, [], *([name] for name in names)]
+        ways: tuple[Way, ...] = (
+            ("shift", "second", "first", "both") if n_couplings == 1 else ("both", "shift")
+        )
+        kinds[1:1] = [Kind(frozenset(part), simple, way) for part in parts for way in ways]
+    kinds = list(dict.fromkeys(kinds))
+    libraries = list(dict.fromkeys(kind[:2] for kind in kinds))
+    taken = [kinds[i % len(kinds)] for i in range(n)]
+    masks = {kind: _mask(model, kind) for kind in taken}
+    return (
+        np.stack([masks[kind] for kind in taken]).astype(np.float32),
+        np.array([libraries.index(kind[:2]) for kind in taken]),
+    )
+
+
+def _kinds(names: list[str], *, skips: bool) -> list[Kind]:
+    parts = [frozenset[str](), *(frozenset([name]) for name in names)]
+    kinds = [Kind(frozenset(names), "all"), *(Kind(part, "all") for part in parts)]
     if skips:
-        kinds[1:1] = [*((part, "first") for part in parts), *((part, "outer") for part in parts[1:])]
-    halves: list[Halves] = ["both", "second", "first"] if _couplings(model) else ["both"]
-    # Every kind meets every choice of halves, sooner or later.
-    turns = [i + (i // len(kinds) if len(kinds) % len(halves) == 0 else 0) for i in range(n)]
-    group = np.arange(n) % len(kinds)
-    masks = [
-        _mask(model, *kinds[k], halves[turn % len(halves)]) for k, turn in zip(group, turns, strict=True)
-    ]
-    return np.stack(masks).astype(np.float32), group
+        kinds[1:1] = [*(Kind(part, "first") for part in parts), *(Kind(part, "outer") for part in parts[1:])]
+    return kinds
 
 
 def _networks(model: Any) -> list[EQL]:
     return [n for n in jax.tree.leaves(model, is_leaf=_is_network) if _is_network(n)]
 
 
-def _couplings(model: Any) -> list[Coupling]:
-    return [n for n in jax.tree.leaves(model, is_leaf=_is_coupling) if _is_coupling(n)]
+def _n_couplings(model: Any) -> int:
+    return sum(_is_coupling(node) for node in jax.tree.leaves(model, is_leaf=_is_coupling))
 
 
 def _is_network(node: Any) -> bool:
@@ -76,19 +98,16 @@ def _is_coupling(node: Any) -> bool:
     return isinstance(node, Coupling)
 
 
-def _mask(model: Any, keep: set[str], layers: Layers, halves: Halves) -> np.ndarray:
+def _mask(model: Any, kind: Kind) -> np.ndarray:
     def ones(node: Any) -> Any:
         if _is_coupling(node):
             pair = {
                 half: jax.tree.map(ones, getattr(node, half), is_leaf=_is_network)
                 for half in ("first", "second")
             }
-            if halves != "both":
-                other = "first" if halves == "second" else "second"
-                pair[other] = _without_inputs(pair[other])
-            return replace(node, **pair)
+            return replace(node, **_restricted(pair, kind.way))
         if _is_network(node):
-            return _network_mask(node, keep, layers)
+            return _network_mask(node, kind.functions, kind.layers)
         return np.ones(node.shape) if eqx.is_inexact_array(node) else node
 
     marked = jax.tree.map(ones, model, is_leaf=lambda node: _is_coupling(node) or _is_network(node))
@@ -96,18 +115,33 @@ def _mask(model: Any, keep: set[str], layers: Layers, halves: Halves) -> np.ndar
     return np.asarray(flatten(arrays)[0])
 
 
-def _without_inputs(mask: Any) -> Any:
-    """The mask of a network that gives its last constants and reads nothing."""
+def _restricted(pair: dict[str, Any], way: Way) -> dict[str, Any]:
+    """The masks of a coupling's two networks, each a stack of the log-scale's and the shift's."""
+    if way == "both":
+        return pair
+    if way == "shift":
+        return {half: _constant(mask, slice(0, 1)) for half, mask in pair.items()}
+    return {half: mask if half == way else _constant(mask, slice(None)) for half, mask in pair.items()}
+
+
+def _constant(mask: Any, members: slice) -> Any:
+    """The mask with some members of the stack reduced to what they add last of all."""
     if not _is_network(mask):
         return mask
-    biases = mask.biases and (*(np.zeros_like(b) for b in mask.biases[:-1]), mask.biases[-1])
-    return EQL(tuple(np.zeros_like(w) for w in mask.weights), biases, mask.library, mask.skip)
+
+    def without(array: Any) -> Any:
+        rest = np.array(array)
+        rest[members] = 0
+        return rest
+
+    biases: Any = mask.biases and (*(without(b) for b in mask.biases[:-1]), mask.biases[-1])
+    return EQL(tuple(without(w) for w in mask.weights), biases, mask.library, mask.skip)
 
 
-def _network_mask(network: EQL, keep: set[str], layers: Layers) -> EQL:
+def _network_mask(network: EQL, keep: frozenset[str], layers: Layers) -> EQL:
     """Ones where a weight may be used: hidden layer by hidden layer, each unit only with its function offered."""
     hidden = len(network.weights) - 1
-    plain: set[str] = set(PLAIN)
+    plain = frozenset(PLAIN)
     both = plain | keep
     offered = [both] * hidden if layers != "outer" else [plain] * (hidden - 1) + [keep]
     weights, biases = [], []
@@ -126,7 +160,7 @@ def _network_mask(network: EQL, keep: set[str], layers: Layers) -> EQL:
     )
 
 
-def _read(network: EQL, layer: int, offered: list[set[str]], layers: Layers) -> np.ndarray:
+def _read(network: EQL, layer: int, offered: list[frozenset[str]], layers: Layers) -> np.ndarray:
     """Which inputs of a layer after the first may be used."""
     hidden = len(network.weights) - 1
     columns = [_offered(network, names, rows=False) for names in offered]
@@ -139,7 +173,7 @@ def _read(network: EQL, layer: int, offered: list[set[str]], layers: Layers) -> 
     return np.concatenate([inputs, *(c & u for c, u in zip(columns, used, strict=True))])
 
 
-def _offered(network: EQL, names: set[str], *, rows: bool) -> np.ndarray:
+def _offered(network: EQL, names: frozenset[str], *, rows: bool) -> np.ndarray:
     """For each row (argument of a unit) or each unit of a hidden layer, whether its function is among ``names``."""
     counts = [(p.name in names, count * (p.arity if rows else 1)) for p, count in units(network.library)]
     return np.concatenate([np.full(n, used) for used, n in counts])

@@ -236,8 +236,10 @@ def _best_shape(pairs: Pairs, settings: Settings, monitor: Monitor) -> Architect
 
 def _charted(pairs: Pairs, rows: Rows, steps: Sequence[AbstractBijection], seed: int) -> tuple[Rows, float]:
     """Return rows with x as charts show it, and what charts and standardisation add to a loss in nats."""
-    chain = Chain(tuple(steps))
-    chart = partial(compiled(_chart, chain), chain) if steps else _unchanged
+    chart = _unchanged
+    if steps:
+        chain = Chain(tuple(steps))
+        chart = partial(compiled(_chart, chain), chain)
     seen = replace(pairs, x=np.asarray(chart(rows.standardised(pairs.x, None)["x"].T)[0]), bounds=None)
     charted = prepare(seen, seed=seed, isotropic=False)
     return charted, rows.width + charted.width - float(np.mean(chart(rows.held_out)[1]))

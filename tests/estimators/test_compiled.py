@@ -1,0 +1,45 @@
+"""A fit compiles programs of its own and nothing beside them: what JAX keeps for every shape it meets adds up."""
+
+import logging
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import isr
+from isr.estimators.settings import Effort
+
+# Programs of a model, an epoch of training, a member's loss: kept in bounded number (`isr.model.programs`).
+OWN = {"run", "epoch", "member"}
+
+
+@pytest.fixture
+def compiled(caplog):
+    """Names of the programs compiled so far."""
+    caplog.set_level(logging.WARNING)
+    with jax.log_compiles(True):
+        yield lambda: {
+            name
+            for text in caplog.messages
+            for name in re.findall(r"Compiling (?:jit\()?(\w+)\)? with", text)
+        }
+
+
+def _all_of_it(n_layers, folder):
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    shape = {"n_restarts": 2, "random_state": 0, "verbose": False, "n_layers": n_layers, "primitives": ("id", "square")}
+    flow = isr.SymbolicFlow(n_blocks=1, effort=Effort(300, 300, 100), **shape).fit(x)
+    flow.sample(10)
+    inverse = isr.ConditionalISR(n_blocks=1, penalty=None, effort=Effort(50, 0, 0), **shape).fit(x, x[:, :1])
+    inverse.posterior([0.1]).sample(10)
+    inverse.save(folder / "model.isr")
+    isr.load(folder / "model.isr").posterior([0.1]).sample(10)
+
+
+def test_a_fit_of_another_shape_compiles_its_own_programs_only(compiled, tmp_path, caplog):
+    _all_of_it(1, tmp_path)
+    assert compiled() >= OWN
+    caplog.clear()
+    _all_of_it(2, tmp_path)
+    assert compiled() == OWN

@@ -34,7 +34,7 @@ def _all_of_it(n_layers, folder):
     inverse = isr.ConditionalISR(n_blocks=1, penalty=None, effort=Effort(50, 0, 0), **shape).fit(x, x[:, :1])
     inverse.posterior([0.1]).sample(10)
     inverse.save(folder / "model.isr")
-    isr.load(folder / "model.isr").posterior([0.1]).sample(10)
+    assert str(isr.load(folder / "model.isr").expressions)
 
 
 def test_a_fit_of_another_shape_compiles_its_own_programs_only(compiled, tmp_path, caplog):

@@ -108,6 +108,14 @@ def test_refit_never_worsens_the_loss():
         assert_allclose(fit.loss(theta), loss)
 
 
+@pytest.mark.parametrize("steepness", [1e60, 1e120, 1e200, 1e290])
+def test_a_loss_too_steep_for_the_solver_is_no_error(steepness):
+    model, data = quadratic()
+    fit = Fit(model, lambda formulas, rows: steepness * square_loss(formulas, rows), data)
+    start = np.array([1.0, 1.0, 1.0])
+    assert fit.converge(start, np.arange(3))[1] <= fit.loss(start)
+
+
 def test_refit_finds_the_least_squares_solution():
     model, data = quadratic()
     fit = Fit(model, square_loss, data)

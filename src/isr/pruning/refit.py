@@ -26,6 +26,8 @@ CHUNK = 1024
 TOGETHER = 16
 # Step of the differences of gradients, in sizes of a constant: near the cube root of double precision.
 STEP = 1e-5
+# Slopes and curvatures beyond this overflow in the solver.
+HUGE = 1e100
 # Constants smaller than this count as being of this size.
 LEAST_SIZE = 0.05
 
@@ -70,7 +72,7 @@ class Fit:
 
     def _value_and_grad(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         (value,), (grad,) = self._summed(theta[None], len(self._share))
-        if np.isfinite(value) and np.all(np.isfinite(grad)):
+        if np.isfinite(value) and np.all(np.abs(grad) < HUGE):
             return float(value), grad
         return np.inf, np.zeros_like(grad)
 
@@ -104,8 +106,9 @@ class Fit:
             np.concatenate([theta + moves, theta - moves]), 1 if fast else len(self._share)
         )
         upper, lower = np.split(grads[:, free], 2)
-        matrix = (upper - lower) / (2 * steps[free, None])
-        return 0.5 * (matrix + matrix.T)
+        with np.errstate(over="ignore", invalid="ignore"):  # where the loss itself has no value
+            matrix = (upper - lower) / (2 * steps[free, None])
+            return 0.5 * (matrix + matrix.T)
 
     def converge(
         self, theta: np.ndarray, free: np.ndarray, *, max_iterations: int = 60, fast: bool = False
@@ -185,7 +188,7 @@ def _values_and_grads(
 
 
 def _finite(matrix: np.ndarray) -> np.ndarray:
-    return matrix if np.all(np.isfinite(matrix)) else np.eye(len(matrix))
+    return matrix if np.all(np.abs(matrix) < HUGE) else np.eye(len(matrix))
 
 
 def _chunked(data: dict[str, np.ndarray], n: int) -> tuple[tuple[dict[str, Array], Array], np.ndarray]:

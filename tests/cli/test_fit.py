@@ -15,14 +15,14 @@ from isr.cli.fit import Method, _bounds, _estimator, _noise
 from isr.cli.fitted import conclude
 from isr.storage import load
 
-SHORT = ("--layers", 1, "--blocks", 1, "--restarts", 1, "--dense", "--quick", "--max-time", 0.001)
+SHORT = ("--layers", 1, "--blocks", 1, "--restarts", 1, "--dense", "--max-time", 0.1)
 
 
 def test_a_density_is_fitted_saved_and_shown(run, models, tmp_path):
     code, out, err = run("fit", models["rows"], "--x", "depth,speed", "--units", "depth=m", *SHORT)
     assert code == 0
     assert "rows.csv: 200 rows; x = depth, speed; method flow" in err
-    assert "warning: the fit ended early: max_time of 0.001 s reached" in err
+    assert "warning: the fit ended early: max_time of 0.1 s reached" in err
     for part in ("Accuracy against complexity", "a normal law", "inverse undoes forward", "Saved: rows.isr"):
         assert part in out
     assert "isr sample rows.isr -n 1000 --out samples.csv" in out

@@ -126,7 +126,8 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
         _settled(restore(w.astype(np.float32)), rows)
         for w in _distinct(population.weights[np.isfinite(population.held_out)])
     ]
-    points = [_closed_point(m, rows) for m in members]
+    # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
+    points = [_closed_point(m, rows, np.float64 if settings.sparse else np.float32) for m in members]
     if settings.sparse and shape.subnet == "eql" and members:
         points += _refined(members, points, rows, monitor)
     front = _weighed(pareto([p for p in points if np.isfinite(p.held_out_nats)]))
@@ -287,14 +288,14 @@ def _bound_steps(rows: Rows, n_padding: int) -> tuple:
     return (Bounded(rows.bounds.low + (None,) * n_padding, rows.bounds.high + (None,) * n_padding),)
 
 
-def _closed_point(member: Flow, rows: Rows) -> Point:
+def _closed_point(member: Flow, rows: Rows, dtype: type = np.float64) -> Point:
     """Return a trained core as a point of the front, its losses in nats of x itself."""
     train, held_out = (
         rows.standard(held_out=is_held, n_padding=member.n_padding) for is_held in (False, True)
     )
     # All at once: rows of two lengths would be two programs.
     some = {k: np.concatenate([v[:, :MAX_REFIT_ROWS], held_out[k]], axis=1) for k, v in train.items()}
-    losses = row_losses(member, flow_row_loss, some) + rows.width
+    losses = row_losses(member, flow_row_loss, some, dtype) + rows.width
     train_rows, held = np.split(losses, [losses.shape[0] - held_out["x"].shape[1]])
     theta = np.asarray(flatten(member)[0])
     count = n_constants(member)

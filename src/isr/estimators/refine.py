@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from isr.model.parameters import cast, flatten
@@ -113,12 +112,14 @@ def _path_points(
     return points
 
 
-def row_losses(model: Any, row_loss: RowLoss, data: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the loss of every row in double precision."""
+def row_losses(
+    model: Any, row_loss: RowLoss, data: dict[str, np.ndarray], dtype: type = np.float64
+) -> np.ndarray:
+    """Return the loss of every row, worked out in double precision unless told."""
     with jax.enable_x64(True):
-        arrays = {name: np.asarray(v, np.float64) for name, v in data.items() if name != "weight"}
-        model = cast(model, jnp.float64)
-        return np.asarray(compiled(_row_losses, model, row_loss)(model, arrays))
+        arrays = {name: np.asarray(v, dtype) for name, v in data.items() if name != "weight"}
+        model = cast(model, dtype)
+        return np.asarray(compiled(_row_losses, model, row_loss)(model, arrays), np.float64)
 
 
 def mean_loss(rows: np.ndarray, data: dict[str, np.ndarray]) -> float:

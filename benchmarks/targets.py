@@ -104,8 +104,8 @@ TARGETS = (
     Target("training step, batch 100, cISR against FlowJAX's coupling flow", 6, step_ratio("FlowJAX coupling"),
            MANY_KERNELS),
     Target("whole fit, compilation included, 10 epochs of 100,000 rows, against FlowJAX", 5, fit_ratio,
-           "ten thousand steps are a third of isr's time; the rest is compilation (training, held-out loss, the final "
-           "losses in double precision) and JAX's own start"),
+           "ten thousand steps are a third of isr's time; the rest is compilation (training, held-out loss, final "
+           "losses) and imports"),
     Target("first compilation of the training program", 5,
            lambda rows: number(rows, "compile_cpu_seconds", benchmark="training_step", cache="empty", mixing="linear"),
            "XLA compiles each distinct block, forward and backward; the backward term adds the inverse",

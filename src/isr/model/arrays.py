@@ -20,8 +20,8 @@ def on_device(values: Any, dtype: Any = None) -> Array:
         dtype: Their type; that of ``values`` when left out.
 
     Example:
-        >>> on_device([1.0, 2.0]).dtype
-        dtype('float32')
+        >>> on_device([1.0, 2.0], "float32")
+        Array([1., 2.], dtype=float32)
     """
     # A copy, because JAX reads NumPy's own memory where it can: what is changed there later would change here.
     return jax.device_put(np.array(values, dtype))

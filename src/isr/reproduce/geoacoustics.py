@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +219,12 @@ class Experiment:
 
     def _hydrophone(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         kind, more = MODELS[name]
-        efforts = {"cISR condensed": self.size.condensed, "cISR sparse": self.size.sparse}
+        efforts = {
+            # The peak that suits both best, by the log score of fresh measurements of one hydrophone.
+            "cINN": replace(self.size.hydrophone, peak=self.size.condensed.peak),
+            "cISR condensed": self.size.condensed,
+            "cISR sparse": self.size.sparse,
+        }
         options = {
             **COMMON, **self.size.shape, "effort": efforts.get(name, self.size.hydrophone),
             "random_state": self.seed, "max_time": self.size.sparse_seconds if name == "cISR sparse" else None, **more,

@@ -408,7 +408,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     latest = records.latest(rows, "task", "model", "seed")
-    for row in sorted(latest, key=lambda r: r["task"]):
+    for row in sorted(latest, key=lambda r: (r["task"], STAGES.index(r["model"]))):
         covered = row["coverage_95"] if "coverage_95" in row else row["coverage_of_observations"]
         passed = f"{row['n_passed']} of {row['n_tests']}" if "n_passed" in row else ""
         offset = f"{row['offset']:.2f}" if "offset" in row else ""

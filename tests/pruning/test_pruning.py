@@ -108,11 +108,15 @@ def test_refit_never_worsens_the_loss():
         assert_allclose(fit.loss(theta), loss)
 
 
-@pytest.mark.parametrize("steepness", [1e60, 1e120, 1e200, 1e290])
+@pytest.mark.parametrize("steepness", [1.0, 1e200, 1e302])
 def test_a_loss_too_steep_for_the_solver_is_no_error(steepness):
     model, data = quadratic()
-    fit = Fit(model, lambda formulas, rows: steepness * square_loss(formulas, rows), data)
-    start = np.array([1.0, 1.0, 1.0])
+
+    def two_valleys(formulas, rows):
+        return steepness * (jax.vmap(formulas, in_axes=-1, out_axes=-1)(rows["x"])[0][0] ** 2 - 4) ** 2
+
+    fit = Fit(model, two_valleys, data)
+    start = np.random.default_rng(0).normal(size=3)
     assert fit.converge(start, np.arange(3))[1] <= fit.loss(start)
 
 

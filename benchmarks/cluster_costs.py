@@ -29,8 +29,9 @@ import numpy as np
 from isr.model.build import Architecture, build_flow
 from isr.model.parameters import flatten
 from isr.problems import geoacoustics, kinematics
-from isr.training.loop import make_epoch, start
+from isr.training.loop import make_epoch, start, step_keys
 from isr.training.losses import FlowObjective
+from isr.training.orders import Orders
 from isr.training.penalties import SmoothHalfNorm
 
 N_SIMULATIONS, N_RESTARTS, STEPS_OF_A_RESTART = 10**9, 1000, 30_000
@@ -102,13 +103,16 @@ def training_step(n_members: int, n_steps: int) -> dict[str, Any]:
         "y": jnp.asarray(rng.normal(size=(2, n_rows)), jnp.float32),
     }
     objective = FlowObjective(restore, backward=1.0)
-    epoch = make_epoch(objective, SmoothHalfNorm(), n_rows=n_rows, batch_size=100, n_steps=n_steps)
+    epoch = make_epoch(objective, SmoothHalfNorm())
+    orders = Orders(n_rows=n_rows, batch_size=100, n_steps=n_steps)
     ones, key = jnp.ones_like(weights), jax.random.key(1)
+    keys = step_keys(key, n_steps, n_members)
 
     def run() -> None:
         found = epoch(
-            start(weights), data, jnp.full(n_steps, 1e-4), jnp.zeros(n_members), ones, ones[0], key, key, 0
-        )
+            start(weights), data, jnp.full(n_steps, 1e-4), jnp.zeros(n_members), ones, ones[0], keys,
+            orders.rows(key, 0),
+        )  # fmt: skip
         jax.block_until_ready(found)
 
     compiling = processor_seconds(run)

@@ -10,10 +10,12 @@ import numpy as np
 
 from isr.model.build import Architecture, build_flow
 from isr.model.flow import Flow, Precision
+from isr.model.keys import fold_in, key_of
 from isr.model.parameters import flatten
 from isr.model.primitives import PAPER_LIBRARY
-from isr.training.loop import make_epoch, start
+from isr.training.loop import make_epoch, start, step_keys
 from isr.training.losses import FlowObjective
+from isr.training.orders import Orders
 from isr.training.penalties import SmoothHalfNorm
 from shape import Shape
 
@@ -64,24 +66,21 @@ class OurFlow:
         spread = np.random.default_rng(seed).normal(1.0, 0.01, (n_members, len(weights)))
         self.state = start(jnp.asarray(spread * np.asarray(weights), jnp.float32))
         self.data = {"x": jnp.asarray(x.T, jnp.float32), "y": jnp.asarray(y.T, jnp.float32)}
-        self.epoch = make_epoch(
-            FlowObjective(self.restore, backward), SmoothHalfNorm(),
-            n_rows=len(x), batch_size=batch_size, n_steps=steps_a_call,
-        )  # fmt: skip
+        self.epoch = make_epoch(FlowObjective(self.restore, backward), SmoothHalfNorm())
+        self.orders = Orders(n_rows=len(x), batch_size=batch_size, n_steps=steps_a_call)
         self.strengths = jnp.zeros(n_members, jnp.float32)
         self.masks = jnp.ones((n_members, len(weights)), jnp.float32)
-        self.n_parts = max(1, len(x) // batch_size // steps_a_call)
         self.n_calls, self.seed = 0, seed
 
     def arguments(self, rate: float = RATE) -> tuple:
         """Return what the next call of the compiled epoch takes."""
         rates = np.full(self.steps_a_call, rate, np.float32)
-        key = jax.random.fold_in(jax.random.key(self.seed), self.n_calls)
-        order = jax.random.fold_in(jax.random.key(self.seed + 1), self.n_calls // self.n_parts)
-        return (
-            self.state, self.data, rates, self.strengths, self.masks, self.masks[0], key, order,
-            self.n_calls % self.n_parts,
-        )  # fmt: skip
+        n_parts = self.orders.n_parts
+        keys = step_keys(fold_in(key_of(self.seed), self.n_calls), self.steps_a_call, len(self.masks))
+        rows = self.orders.rows(
+            fold_in(key_of(self.seed + 1), self.n_calls // n_parts), self.n_calls % n_parts
+        )
+        return self.state, self.data, rates, self.strengths, self.masks, self.masks[0], keys, rows
 
     def train(self, n_steps: int, rate: float = RATE) -> None:
         """Take at least ``n_steps``, a whole number of compiled calls."""

@@ -67,9 +67,7 @@ def test_fits_of_one_structure_share_what_is_compiled():
         flow = build_flow(
             jax.random.key(seed), 2, architecture=Architecture(n_blocks=1, n_layers=n_layers, mixing="linear")
         )
-        return make_epoch(
-            FlowObjective(flatten(flow)[1], backward), SmoothHalfNorm(), n_rows=90, batch_size=10, n_steps=9
-        )
+        return make_epoch(FlowObjective(flatten(flow)[1], backward), SmoothHalfNorm())
 
     assert epoch(0) is epoch(1)
     assert epoch(0) is not epoch(0, n_layers=2)

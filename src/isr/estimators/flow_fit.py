@@ -22,6 +22,7 @@ from isr.model.build import Architecture, build_flow, chart_steps
 from isr.model.chain import Chain
 from isr.model.coupling import Coupling
 from isr.model.flow import Flow
+from isr.model.keys import key_of, split_key
 from isr.model.parameters import cast, flatten
 from isr.model.programs import compiled
 from isr.pruning.front import Point, choose, pareto
@@ -131,7 +132,7 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
 def _train(
     rows: Rows, shape: Architecture, settings: Settings, monitor: Monitor
 ) -> tuple[Population, Callable[[Any], Flow]]:
-    keys = jax.random.split(jax.random.key(settings.seed), settings.n_restarts + 1)
+    keys = split_key(key_of(settings.seed), settings.n_restarts + 1)
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
     if settings.joint:
         y = {"noise": (1.0,) * rows.n_observed}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -19,6 +18,7 @@ from isr.model.coupling import Coupling, Subnetwork
 from isr.model.eql import build_eql
 from isr.model.flow import Flow
 from isr.model.initial import generator
+from isr.model.keys import split_key
 from isr.model.mlp import build_mlp
 from isr.model.permutation import Permutation
 from isr.model.primitives import PAPER_LIBRARY
@@ -121,7 +121,7 @@ def build_flow(
     shape = architecture or Architecture()
     n_padding = 1 if dim == 1 else 0
     full = dim + n_padding
-    k_blocks, k_condition = jax.random.split(key)
+    k_blocks, k_condition = split_key(key)
     condition_map = _condition_map(k_condition, condition_dim, shape, standardise_condition)
     n_features = condition_map.n_features if condition_map else 0
     steps: list[AbstractBijection] = [
@@ -143,8 +143,8 @@ def build_core(
 ) -> list[AbstractBijection]:
     """Return the learned part of a flow: charts, then blocks with mixing between them."""
     steps: list[AbstractBijection] = list(charts)
-    for index, k in enumerate(jax.random.split(key, shape.n_blocks)):
-        k_mix, k_block = jax.random.split(k)
+    for index, k in enumerate(split_key(key, shape.n_blocks)):
+        k_mix, k_block = split_key(k)
         if shape.mixing == "linear":
             steps.append(Linear(on_device(np.eye(dim))))
         elif index and shape.mixing == "permutation":
@@ -194,7 +194,7 @@ def _random_permutation(key: PRNGKeyArray, dim: int, number: int) -> Permutation
 
 
 def _block(key: PRNGKeyArray, dim: int, n_features: int, shape: Architecture) -> Coupling:
-    k_first, k_second = jax.random.split(key)
+    k_first, k_second = split_key(key)
     split = dim // 2
     first = _subnetwork(k_first, dim - split + n_features, split, shape)
     second = _subnetwork(k_second, split + n_features, dim - split, shape)

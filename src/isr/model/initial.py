@@ -5,11 +5,12 @@ JAX would compile a program for every shape it draws, which takes longer than a 
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
+
+from isr.model.keys import words_of
 
 
 def generator(key: PRNGKeyArray) -> np.random.Generator:
     """Return the generator that ``key`` stands for."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    return np.random.default_rng(words_of(key))

@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from isr.model.arrays import on_device
+from isr.model.keys import split_words, words_of, wrapped
 from isr.model.native import left_out
 from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
@@ -113,31 +114,33 @@ def start(weights: Float[np.ndarray, "members n"]) -> State:
     return State(on_device(weights), moments, on_device(np.zeros(len(weights), np.int32)))
 
 
+def step_keys(key: PRNGKeyArray, n_steps: int, n_members: int) -> PRNGKeyArray:
+    """Return the keys of an epoch's steps, ``(steps, members, 2)``: one for gates, one for the loss."""
+    words = words_of(key)
+    for n in (n_steps, n_members, 2):
+        words = split_words(words, n)
+    return wrapped(words)
+
+
 @lru_cache(maxsize=MOST_KEPT)
 def make_epoch(
     objective: Objective,
     penalty: AbstractPenalty,
     *,
-    n_rows: int,
-    batch_size: int,
-    n_steps: int,
     mesh: Mesh | None = None,
 ) -> Callable[..., tuple[State, Float[Array, " members"]]]:
     """Return the compiled function that takes a state through one epoch and gives the mean loss a member.
 
-    The function's arguments are ``state, data, rates, strengths, masks, penalised, key, order_key, part, noise``:
-    ``masks`` is 1 where a weight is in use, ``penalised`` is 1 where the penalty counts it. An epoch of ``n_steps`` is
-    several passes over few data, each in a new order, or part number ``part`` of a pass over many, in the order that
-    ``order_key`` gives. The rows of a batch are divided among the devices of ``mesh``. Objectives that are equal share
-    the function, and with it what was compiled.
+    The function's arguments are ``state, data, rates, strengths, masks, penalised, keys, order, noise``. For each step
+    there is a learning rate, two keys a member (`step_keys`) and the rows of a batch; ``masks`` is 1 where a weight is
+    in use, ``penalised`` is 1 where the penalty counts it. The rows of a batch are divided among the devices of
+    ``mesh``. Objectives that are equal share the function, and with it what was compiled.
     """
-    n_steps_pass = max(1, n_rows // batch_size)
-    n_passes = max(1, n_steps // n_steps_pass)
 
     def loss_of(raw, strength, mask, penalised, batch, key, moment):
         n = mask.shape[0]
         weights, gates = raw[:n] * mask, raw[n:]
-        k_gate, k_loss = jax.random.split(key)
+        k_gate, k_loss = key
         with left_out(mesh is not None):  # the native library works on one device
             fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss, moment)
         return fit + strength * penalty.value(weights * penalised, gates), fit
@@ -155,28 +158,21 @@ def make_epoch(
         return keep(new_raw, raw), moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
 
     @partial(jax.jit, compiler_options=one_kernel_after_the_other())
-    def epoch(state: State, data: Data, rates, strengths, masks, penalised, key, order_key, part, noise=None):
-        size = min(batch_size, n_rows)
-        shuffle = jax.vmap(lambda k: jax.random.permutation(k, n_rows)[: n_steps_pass * size])
-        order = shuffle(jax.random.split(order_key, n_passes)).ravel()
-        order = jax.lax.dynamic_slice(order, (part * n_steps * size,), (n_steps * size,))
-        order = order.reshape(n_steps, size)
-
+    def epoch(state: State, data: Data, rates, strengths, masks, penalised, keys, order, noise=None):
         def step(carry, inputs):
             raw, moments, skipped = carry
             rows, number, rate, k = inputs
             moment = Moment(number, rate, noise)
             batch = divided({name: jnp.take(values, rows, axis=-1) for name, values in data.items()}, mesh)
-            keys = jax.random.split(k, raw.shape[0])
             members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, 0))
             raw, moments, skipped, fit = members(
-                raw, moments, skipped, strengths, masks, penalised, batch, moment, keys
+                raw, moments, skipped, strengths, masks, penalised, batch, moment, k
             )
             return (raw, moments, skipped), fit
 
         carry = (state.weights, state.optimiser, state.skipped)
-        keys = jax.random.split(key, n_steps)
-        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, jnp.arange(n_steps), rates, keys))
+        numbers = jnp.arange(len(order))
+        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, numbers, rates, keys))
         return whole((State(raw, moments, skipped), jnp.mean(fits, axis=0)), mesh)
 
     return epoch

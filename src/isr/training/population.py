@@ -17,13 +17,26 @@ from jaxtyping import PRNGKeyArray
 
 from isr.data.whole_files import refuse_unwritable
 from isr.model.arrays import on_device
+from isr.model.keys import fold_in, split_key, words_of
 from isr.training import checkpoint
 from isr.training.blocks import Blocks
 from isr.training.checkpoint import Progress
 from isr.training.devices import everywhere, here, rows_mesh
 from isr.training.history import History
-from isr.training.loop import Data, Noise, Objective, Phase, State, make_epoch, make_evaluate, rates, start
+from isr.training.loop import (
+    Data,
+    Noise,
+    Objective,
+    Phase,
+    State,
+    make_epoch,
+    make_evaluate,
+    rates,
+    start,
+    step_keys,
+)
 from isr.training.monitor import Monitor
+from isr.training.orders import Orders
 from isr.training.penalties import AbstractPenalty, SmoothHalfNorm
 
 CHECKPOINT_SECONDS = 10.0
@@ -164,15 +177,12 @@ class _Run:
         self.n_gates = schedule.penalty.n_gates * self.n
         self.penalised = on_device(np.ones(self.n) if penalised is None else penalised, np.float32)
         self.evaluate = make_evaluate(objective, schedule.penalty)
-        self.epoch = make_epoch(
-            objective, schedule.penalty,
-            n_rows=self.n_rows, batch_size=schedule.batch_size, n_steps=self.n_steps,
-            mesh=self.mesh,
-        )  # fmt: skip
+        self.epoch = make_epoch(objective, schedule.penalty, mesh=self.mesh)
+        self.orders = Orders(n_rows=self.n_rows, batch_size=schedule.batch_size, n_steps=self.n_steps)
         self.history = History()
         self.mark = checkpoint.fingerprint(
             schedule.phases, schedule.strengths, schedule.threshold, schedule.batch_size, schedule.least_steps,
-            schedule.most_steps, repr(schedule.penalty), np.asarray(jax.random.key_data(key)), np.asarray(weights),
+            schedule.most_steps, repr(schedule.penalty), words_of(key), np.asarray(weights),
             *rows.values(), *held_out.values(), masks, penalised, about,
         )  # fmt: skip
         self.written = time.monotonic()
@@ -210,17 +220,16 @@ class _Run:
         if done >= phase.n_epochs:
             return
         all_rates = rates(phase, self.n_steps * phase.n_epochs).reshape(phase.n_epochs, -1)
-        n_parts = max(1, self.n_rows // self.schedule.batch_size // self.n_steps)
+        phase_key, n_parts = fold_in(self.key, index), self.orders.n_parts
         self.monitor.begin(phase.name, phase.n_epochs)
         for number in range(done, phase.n_epochs):
             if self.monitor.should_stop():
                 break
-            phase_key = jax.random.fold_in(self.key, index)
-            key, _ = jax.random.split(jax.random.fold_in(phase_key, number))
-            _, order_key = jax.random.split(jax.random.fold_in(phase_key, number // n_parts))
+            key, _ = split_key(fold_in(phase_key, number))
+            _, order_key = split_key(fold_in(phase_key, number // n_parts))
             inputs = (
-                all_rates[number], strengths, masks, self.penalised, key, order_key,
-                number % n_parts, self.noise,
+                all_rates[number], strengths, masks, self.penalised, step_keys(key, self.n_steps, len(masks)),
+                self.orders.rows(order_key, number % n_parts), self.noise,
             )  # fmt: skip
             state, loss = self.epoch(
                 everywhere(state, self.mesh), self._data_of(number), *everywhere(inputs, self.mesh)
@@ -239,7 +248,7 @@ class _Run:
         return everywhere(_on_device(self.blocks.block(number % self.blocks.n_blocks)), self.mesh)
 
     def _held_out(self, weights: jax.Array | np.ndarray, masks: np.ndarray) -> np.ndarray:
-        key = jax.random.fold_in(self.key, 1 << 20)
+        key = fold_in(self.key, 1 << 20)
         key, noise = everywhere((key, self.noise), self.mesh)
         return self.evaluate(np.asarray(weights), masks, self.held_out, key, noise)
 

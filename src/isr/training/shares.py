@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from isr.data.workers import all_together
-from isr.model.arrays import on_device
+from isr.model.keys import fold_in, words_of, wrapped
 from isr.training.blocks import Blocks
 from isr.training.cache import keep_compiled_programs
 from isr.training.history import History
@@ -57,15 +57,15 @@ def train_shared(
             "share out either restarts or rows"
         )
     monitor = monitor or Monitor(verbose=False)
-    numbers = np.asarray(jax.random.key_data(key))  # a key itself does not travel to another process
+    words = words_of(key)  # a key itself does not travel to another process
 
     def share(number: int) -> Population:
         keep_compiled_programs()  # a worker on another machine has its own
-        rows, own = slice(number, None, n_shares), jax.random.wrap_key_data(on_device(numbers))
+        rows, own = slice(number, None, n_shares), wrapped(words)
         with jax.enable_x64(True):  # a thread has its own setting
             return train(
                 objective, weights[rows], data, held_out, schedule,
-                own if number == 0 else jax.random.fold_in(own, number),
+                own if number == 0 else fold_in(own, number),
                 monitor=monitor if number == 0 else monitor.silent(), penalised=penalised,
                 path=path if path is None or number == 0 else path.with_name(f"{path.name}.{number}"),
                 masks=None if masks is None else masks[rows],

@@ -175,3 +175,12 @@ def test_rows_that_do_not_fit_are_refused_with_a_reason(key, call, message):
 def test_a_flow_that_cannot_be_is_refused_with_a_reason(key, make, message):
     with pytest.raises(ValueError, match=message):
         make(key)
+
+
+@pytest.mark.parametrize(
+    ("condenser", "widths"), [("network", [64, 64, 3]), ("wide network", [128, 128, 3]), ("linear", [3])]
+)
+def test_what_condenses_y_is_as_wide_as_its_name_says(key, condenser, widths):
+    shape = Architecture(n_blocks=1, n_layers=1, n_features=3, condenser=condenser)
+    flow = build_flow(key, 2, condition_dim=20, architecture=shape)
+    assert [bias.shape[-1] for bias in flow.condition_map.network.biases] == widths

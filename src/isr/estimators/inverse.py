@@ -44,7 +44,8 @@ class InverseModel(FlowModel):
         charts: Closed-form charts of x to apply first, such as ``("split",)``.
         n_features: Features to which y is condensed before the blocks read it (conditional form only); 0 lets
             them read y itself.
-        condenser: What condenses y: a ``"network"`` of leaky ReLUs, or a ``"linear"`` map, which can be read.
+        condenser: What condenses y: a ``"network"`` of leaky ReLUs, a ``"wide network"`` with twice as many, or a
+            ``"linear"`` map, which can be read.
         noise: Standard deviation of the observation noise to add to y: a number, one a column, or a mapping by
             name. 0 where y has its noise already. ``"auto"`` adds 1 % of each column's spread, because without any
             noise a posterior has no density.

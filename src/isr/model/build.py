@@ -29,8 +29,8 @@ CHARTS = ("polar", "split", "sinh_arcsinh")
 # A split must promise so many nats a row before it is offered to a variable.
 LEAST_GAIN = 0.05
 MIXINGS = ("permutation", "linear", "none")
-CONDENSERS = {"network": 2, "linear": 0}
-"""Hidden layers of what condenses a condition."""
+CONDENSERS = {"network": (2, 64), "wide network": (2, 128), "linear": (0, 0)}
+"""Hidden layers of what condenses a condition, and their least width."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Architecture:
         clamp: Bound of the log-scale of a coupling.
         guard: Bound of the subnetworks' inputs, in standard deviations.
         n_features: Outputs of the conditioning network; 0 passes the standardised condition on.
-        condenser: What that network is: leaky ReLUs (``"network"``) or a ``"linear"`` map.
+        condenser: What that network is: leaky ReLUs (``"network"``, or twice as wide ``"wide network"``) or a
+            ``"linear"`` map.
     """
 
     n_blocks: int = 2
@@ -221,10 +222,15 @@ def _condition_map(
         )
     network = None
     if shape.n_features:
+        n_layers, width = CONDENSERS[shape.condenser]
         network = build_mlp(
-            key, condition_dim, shape.n_features, n_layers=CONDENSERS[shape.condenser],
-            width=max(64, shape.width), last_scale=1.0,
-        )  # fmt: skip
+            key,
+            condition_dim,
+            shape.n_features,
+            n_layers=n_layers,
+            width=max(width, shape.width),
+            last_scale=1.0,
+        )
     return ConditionMap(standardise, network, shape.guard)
 
 

@@ -26,7 +26,7 @@ MODELS: dict[str, tuple[type[InverseModel], dict[str, Any]]] = {
     "cINN": (ConditionalISR, {"subnet": "mlp"}),
     "ISR": (ISR, {}),
     "cISR": (ConditionalISR, {}),
-    "cISR condensed": (ConditionalISR, {"n_features": 24, "primitives": WIDER}),
+    "cISR condensed": (ConditionalISR, {"n_features": 24, "condenser": "wide network", "primitives": WIDER}),
     "cISR sparse": (ConditionalISR, {"penalty": "l0.5", "n_blocks": 2, "n_layers": 1}),
 }
 # Share of the measurement noise that the joint form takes as its own: with [m, noise] as input y is a function of x.
@@ -77,7 +77,7 @@ class Size:
 # Five blocks of four layers, batches of 200 and a hydrophone an example are the paper's.
 FULL = Size(
     50_000, Effort(12_000, 12_000, 0, peak=2e-3), Effort(12_000, 12_000, 0, peak=6e-3),
-    Effort(28_000, 28_000, 0, peak=6e-3),
+    Effort(20_000, 20_000, 0, peak=6e-3),
     Effort(8_000, 12_000, 4_000, peak=3e-3), 400.0, Effort(30_000, 0, 0, peak=2e-3), Effort(4_000, 0, 0, peak=3e-3),
     5_000, 4, 20, 500, (720, 60), 50_000, 400,
     {"n_blocks": 5, "n_layers": 4},

@@ -16,7 +16,14 @@ from isr.model.eql import build_eql
 from isr.model.flow import Flow
 from isr.model.formula import express
 from isr.model.parameters import flatten
-from isr.pruning.canonical import build_formulas, expressions_of, formulas_of, input_symbols, shortest
+from isr.pruning.canonical import (
+    build_formulas,
+    expressions_of,
+    formulas_of,
+    input_symbols,
+    shortest,
+    with_small_phases,
+)
 from isr.pruning.eliminate import eliminate
 from isr.pruning.front import Point, choose, pareto
 from isr.pruning.opening import open_flow, tidy
@@ -259,3 +266,16 @@ def test_choosing_below_the_simplest_says_so():
 def test_an_unknown_rule_is_named():
     with pytest.raises(ValueError, match="unknown rule 'best'; known: bic, accuracy, simple"):
         choose(_points((3, 1.0)), "best", n_rows=10)
+
+
+@pytest.mark.parametrize("phase", [-7.0, -np.pi, -1.0, 1.6, 3.2, 100.0])
+def test_phases_become_small_without_changing_a_value(phase):
+    x = sympy.Symbol("x", real=True)
+    sine = sympy.Function("sin")
+    found = with_small_phases(2.0 * sine(1.5 * x + sympy.Float(phase)) + sine(x))
+    at = np.linspace(-3, 3, 50)
+    values = sympy.lambdify(x, found, [{"sin": np.sin}, "numpy"])(at)
+    np.testing.assert_allclose(values, 2.0 * np.sin(1.5 * at + phase) + np.sin(at), atol=1e-8)
+    assert all(
+        abs(f.args[0].as_coeff_Add()[0]) <= np.pi / 2 for f in found.atoms(sympy.core.function.AppliedUndef)
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import sympy
 from jaxtyping import Array, Float
 
 from isr.data.splits import split_rows
+from isr.estimators.factors import Factor, find_factor
 from isr.estimators.refine import MAX_CONSTANTS, eliminate_all, polish, refine
 from isr.estimators.status import DivergedError
 from isr.model.affine import Standardise, standardise
@@ -28,6 +29,7 @@ from isr.pruning.canonical import (
     functions_in,
     input_symbols,
     shortest,
+    with_small_phases,
 )
 from isr.pruning.front import Point, choose, pareto
 from isr.training.cache import keep_compiled_programs
@@ -41,6 +43,8 @@ HELD_OUT = 0.2
 # A residual variance below this share of y's is rounding, not misfit.
 FLOOR = 1e-24
 COARSE_FLOOR = 1e-8
+# Means of more standard deviations than this take too long to learn.
+MOST_OFFSET = 10.0
 
 
 @dataclass(frozen=True)
@@ -96,11 +100,16 @@ def fit_regression(
         held = int(np.clip(round(HELD_OUT * len(x)), 1, 20_000))
         split = split_rows(len(x), held_out=held, random_state=seed)
         x_scale, y_scale = standardise(x[split.train]), standardise(y[split.train])
-        arrays = _arrays(x, y, weight, y_scale)
-        data = {k: v[:, split.train] for k, v in arrays.items()}
-        held_out = {k: v[:, split.held_out] for k, v in arrays.items()}
+        data, held_out = _arrays(x, y, weight, y_scale, split)
+        factors = [find_factor(x, column, library, among=split.train) for column in y.T]
+        rest = y / np.stack([factor.values(x) for factor in factors], axis=1)
+        rest_scale = (
+            _scale_of_rest(rest[split.train]) if any(map(any, (f.powers for f in factors))) else y_scale
+        )
+        rest_data, rest_held_out = _arrays(x, rest, weight, rest_scale, split)
         members, population = _train(
-            data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs, n_devices
+            rest_data, rest_held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs,
+            n_devices,
         )  # fmt: skip
 
         def nats(loss: float) -> float:
@@ -110,11 +119,16 @@ def fit_regression(
             return 0.5 * float(np.log(loss + COARSE_FLOOR))
 
         networks = eliminate_all(
-            _promising(members, population), row_loss, _scaled(data, x_scale), monitor=monitor, nats=coarse
+            _promising(members, population),
+            row_loss,
+            _scaled(rest_data, x_scale),
+            monitor=monitor,
+            nats=coarse,
         )
+        ratios = np.asarray(rest_scale.scale) / np.asarray(y_scale.scale)
         points = refine(
-            _open_all(networks, x_scale), row_loss, data, held_out, complexity=_complexity,
-            acceptable=_is_finite(data), tidy=tidy, monitor=monitor, nats=nats,
+            [_multiplied(f, factors, ratios) for f in _open_all(networks, x_scale)], row_loss, data, held_out,
+            complexity=_complexity, acceptable=_is_finite(data), tidy=tidy, monitor=monitor, nats=nats,
         )  # fmt: skip
         front = pareto(points)
         if not front:
@@ -151,12 +165,14 @@ def _in_y_units(arrays: dict[str, np.ndarray], y_scale: Standardise) -> dict[str
     return {**arrays, "y": arrays["y"] * scale, "scale": scale}
 
 
-def _arrays(x, y, weight, y_scale) -> dict[str, np.ndarray]:
+def _arrays(x, y, weight, y_scale, split) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return rows to train on and rows held out."""
     # Only the scale of y is taken out: formulas keep their constants, up to that factor.
     arrays = {"x": x.T, "y": (y / np.asarray(y_scale.scale)).T}
     if weight is not None:
         arrays["weight"] = (weight / np.mean(weight))[None, :]
-    return arrays
+    train, held_out = ({k: v[:, i] for k, v in arrays.items()} for i in (split.train, split.held_out))
+    return train, held_out
 
 
 def _train(
@@ -228,6 +244,26 @@ def _open_all(networks: list[EQL], x_scale: Standardise) -> list[Formulas]:
     return list(opened.values())
 
 
+def _scale_of_rest(rest: np.ndarray) -> Standardise:
+    """Return a scale at which what factors leave, often all but a constant, is of the order of ten at most."""
+    scale = standardise(rest)
+    least = np.abs(np.mean(rest, axis=0)) / MOST_OFFSET
+    sd = np.std(rest, axis=0)
+    return replace(scale, scale=tuple(np.where(sd > least, scale.scale, least).tolist()))
+
+
+def _multiplied(formulas: Formulas, factors: Sequence[Factor], ratios: np.ndarray) -> Formulas:
+    """Return formulas for y itself from formulas for what its factors leave of it."""
+    if not any(any(factor.powers) for factor in factors):
+        return formulas
+    inputs = input_symbols(formulas.n_inputs)
+    products = [
+        shortest(sympy.Float(ratio) * e * factor.expression(inputs))
+        for ratio, factor, e in zip(ratios, factors, expressions_of(formulas), strict=True)
+    ]
+    return build_formulas(products, formulas.n_inputs, stack=1)
+
+
 def _thinned(network: EQL) -> EQL:
     """Return the network with at most so many weights in use as can be refined: the largest."""
     vector, restore = flatten(network)
@@ -249,7 +285,8 @@ def _open(network: EQL, x_scale: Standardise) -> Formulas:
 
 def tidy(formulas: Formulas) -> Formulas:
     """Return formulas with constants that are exactly zero taken out, and what they held up."""
-    return build_formulas([shortest(e) for e in expressions_of(formulas)], formulas.n_inputs, stack=1)
+    found = [shortest(with_small_phases(e)) for e in expressions_of(formulas)]
+    return build_formulas(found, formulas.n_inputs, stack=1)
 
 
 def _in_units(formulas: Formulas, y_scale: Standardise) -> Formulas:

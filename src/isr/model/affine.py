@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import lu_solve
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
@@ -268,7 +269,9 @@ def inverse_and_log_det(matrix: Float[Array, "dim dim"]) -> tuple[Float[Array, "
         >>> inverse.tolist(), float(log_det)
         ([[0.5, -1.0], [0.0, 2.0]], 0.0)
     """
-    return jnp.linalg.inv(matrix), jnp.linalg.slogdet(matrix)[1]
+    factors, pivots, _ = jax.lax.linalg.lu(matrix)  # once for both
+    inverse = lu_solve((factors, pivots), jnp.eye(len(matrix), dtype=matrix.dtype))
+    return inverse, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors))))
 
 
 # The inverse is at hand, so its derivative needs no further system of equations solved.

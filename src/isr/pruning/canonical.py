@@ -26,6 +26,8 @@ Expression = Any
 MAX_EXPANDED_TERMS = 200
 # A larger exponent would make a factor too large or too small to be read.
 MOST_OUTSIDE = 15
+# A phase this small is rounding of one that is zero.
+ROUNDING = 1e-9
 _POLYNOMIAL = {"id", "square", "cube", "product"}
 
 
@@ -115,6 +117,23 @@ def _without_factors_in_exponents(expression: Expression) -> Expression:
 
     taken_out = expression.replace(has_number, outside)
     return taken_out if _n_floats(taken_out) <= _n_floats(expression) else expression
+
+
+def with_small_phases(expression: Expression) -> Expression:
+    """Write sin(u + c) with c between -π/2 and π/2, by whole half turns: -sin(u - 3.14) is sin(u)."""
+
+    def turned(node: Expression) -> Expression:
+        phase, rest = node.args[0].as_coeff_Add()
+        n = round(float(phase) / np.pi)
+        small = float(phase) - n * np.pi
+        return (-1) ** n * node.func(rest + (sympy.Float(small) if abs(small) > ROUNDING else 0))
+
+    def is_turned(node: Expression) -> bool:
+        if not node.is_Function or node.func.__name__ != "sin":
+            return False
+        return abs(node.args[0].as_coeff_Add()[0]) > np.pi / 2
+
+    return expression.replace(is_turned, turned)
 
 
 def _n_floats(expression: Expression) -> int:

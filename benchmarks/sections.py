@@ -12,6 +12,8 @@ import figures
 from targets import matching, number
 
 Row = dict[str, Any]
+# Relative error on a wider range below which two formulas are one.
+SAME = 1e-6
 
 
 class Section(NamedTuple):
@@ -190,7 +192,7 @@ def symbolic(rows: list[Row]) -> str:
             f: float(np.median([r[f] for r in fine])) if fine else None
             for f in ("error", "fit_cpu_seconds", "n_operations")
         }
-        exact = f"{sum(r['exact'] for r in fine)} of {len(mine)}"
+        exact = f"{sum(_is_exact(r) for r in fine)} of {len(mine)}"
         lines.append(
             [family, method, exact, median["error"], median["n_operations"], median["fit_cpu_seconds"]]
         )
@@ -206,7 +208,7 @@ def symbolic(rows: list[Row]) -> str:
             "failed"
             if "failure" in found[-1]
             else "exact"
-            if found[-1]["exact"]
+            if _is_exact(found[-1])
             else f"{found[-1]['error']:.1e}"
         )
 
@@ -214,6 +216,11 @@ def symbolic(rows: list[Row]) -> str:
     return f"{table(heads, lines)}\n\nEach formula, with the error where it is not exact:\n\n" + table(
         ["formula", *methods], each
     )
+
+
+def _is_exact(row: Row) -> bool:
+    """Whether a formula is the true one: by its terms, or written otherwise with the same values far outside."""
+    return row["exact"] or row["error"] < SAME
 
 
 def posthoc(rows: list[Row]) -> str:
@@ -322,8 +329,9 @@ SECTIONS = (
     ),
     Section(
         "Symbolic regression", ("symbolic",),
-        "Exact means every term with its constants within 2 %, and nothing else. The error is root mean square on"
-        " a wider range than was seen, relative to the spread there.",
+        "Exact means every term with its constants within 2 %, and nothing else, or a formula written otherwise whose "
+        "error is below a millionth. The error is root mean square on a wider range than was seen, relative to the "
+        "spread there. A training of pykan that ends in its own error is started again, twice at most.",
         symbolic,
     ),
     Section(

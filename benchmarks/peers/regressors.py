@@ -79,14 +79,24 @@ def pykan(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) 
         "test_label": columns[1],
     }
     steps = 10 if quick else 50
-    with tempfile.TemporaryDirectory() as folder:
-        model = KAN(width=[x.shape[1], 3, 1], grid=3, k=3, seed=seed, auto_save=False, ckpt_path=folder)
-        model.fit(data, opt="LBFGS", steps=steps, lamb=1e-3, log=-1)
-        model = model.prune()
-        model.fit(data, opt="LBFGS", steps=steps, log=-1)
-        model.auto_symbolic(lib=["x", "x^2", "1/x", "sqrt", "exp", "log", "sin"], verbose=0)
-        model.fit(data, opt="LBFGS", steps=steps, log=-1)
-        formulas: Any = model.symbolic_formula()
+
+    def trained(start: int) -> tuple[Any, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            model = KAN(width=[x.shape[1], 3, 1], grid=3, k=3, seed=start, auto_save=False, ckpt_path=folder)
+            model.fit(data, opt="LBFGS", steps=steps, lamb=1e-3, log=-1)
+            model = model.prune()
+            model.fit(data, opt="LBFGS", steps=steps, log=-1)
+            model.auto_symbolic(lib=["x", "x^2", "1/x", "sqrt", "exp", "log", "sin"], verbose=0)
+            model.fit(data, opt="LBFGS", steps=steps, log=-1)
+            return model, model.symbolic_formula()
+
+    for start in (seed, seed + 1, seed + 2):
+        try:
+            model, formulas = trained(start)
+            break
+        except UnboundLocalError:  # how it ends when a training has diverged; its users would start again
+            if start == seed + 2:
+                raise
     return (
         _renamed(sp.sympify(formulas[0][0]), [f"x_{i + 1}" for i in range(x.shape[1])], x),
         lambda rows: model(torch.from_numpy(rows)).detach().numpy()[:, 0],

@@ -152,7 +152,8 @@ class Experiment:
     def _hydrophone(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         kind, more = MODELS[name]
         efforts = {
-            "cINN": self.size.network, "cISR condensed": self.size.condensed, "cISR sparse": self.size.sparse
+            "cINN": self.size.network, "cISR": self.size.equations, "cISR condensed": self.size.condensed,
+            "cISR sparse": self.size.sparse,
         }  # fmt: skip
         options = {
             **COMMON, **self.size.shape, "effort": efforts.get(name, self.size.hydrophone),

@@ -324,8 +324,8 @@ SECTIONS = (
         "is judged by exact posterior draws. Err_resim is a mean over all draws, none removed: one draw far off in "
         "50,000 shows in it, and not in its median over the targets. Where networks are ahead of the cISR, they learn "
         "more in a step; a formula has a fifth of their constants. In ten minutes the cISR goes through the 100,000 "
-        "rows a thousand times, and no longer gains by it. Rows of commit 262ce1e are of another, slower day. Two moons and "
-        "the mixture leave nothing to gain after a minute or three.",
+        "rows a thousand times, and no longer gains by it. Rows of commit 262ce1e are of another, slower day. Two "
+        "moons and the mixture leave nothing to gain after a minute or three.",
         equal_time, figures.errors,
     ),
     Section(

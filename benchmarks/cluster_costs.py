@@ -27,6 +27,7 @@ import joblib
 import numpy as np
 
 from isr.model.build import Architecture, build_flow
+from isr.model.keys import words_of
 from isr.model.parameters import flatten
 from isr.problems import geoacoustics, kinematics
 from isr.training.loop import make_epoch, start, step_keys
@@ -106,12 +107,12 @@ def training_step(n_members: int, n_steps: int) -> dict[str, Any]:
     epoch = make_epoch(objective, SmoothHalfNorm())
     orders = Orders(n_rows=n_rows, batch_size=100, n_steps=n_steps)
     ones, key = jnp.ones_like(weights), jax.random.key(1)
-    keys = step_keys(key, n_steps, n_members)
+    keys = step_keys(words_of(key), n_steps, n_members)
 
     def run() -> None:
         found = epoch(
             start(weights), data, jnp.full(n_steps, 1e-4), jnp.zeros(n_members), ones, ones[0], keys,
-            orders.rows(key, 0),
+            orders.rows(words_of(key), 0),
         )  # fmt: skip
         jax.block_until_ready(found)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from isr.model.build import Architecture, build_flow
 from isr.model.flow import Flow, Precision
-from isr.model.keys import fold_in, key_of
+from isr.model.keys import fold_words, key_of, words_of
 from isr.model.parameters import flatten
 from isr.model.primitives import PAPER_LIBRARY
 from isr.training.loop import make_epoch, start, step_keys
@@ -71,15 +71,14 @@ class OurFlow:
         self.strengths = jnp.zeros(n_members, jnp.float32)
         self.masks = jnp.ones((n_members, len(weights)), jnp.float32)
         self.n_calls, self.seed = 0, seed
+        self.words = words_of(key_of(seed)), words_of(key_of(seed + 1))
 
     def arguments(self, rate: float = RATE) -> tuple:
         """Return what the next call of the compiled epoch takes."""
         rates = np.full(self.steps_a_call, rate, np.float32)
-        n_parts = self.orders.n_parts
-        keys = step_keys(fold_in(key_of(self.seed), self.n_calls), self.steps_a_call, len(self.masks))
-        rows = self.orders.rows(
-            fold_in(key_of(self.seed + 1), self.n_calls // n_parts), self.n_calls % n_parts
-        )
+        (own, of_rows), n_parts = self.words, self.orders.n_parts
+        keys = step_keys(fold_words(own, self.n_calls), self.steps_a_call, len(self.masks))
+        rows = self.orders.rows(fold_words(of_rows, self.n_calls // n_parts), self.n_calls % n_parts)
         return self.state, self.data, rates, self.strengths, self.masks, self.masks[0], keys, rows
 
     def train(self, n_steps: int, rate: float = RATE) -> None:

@@ -16,6 +16,8 @@ from isr.model.arrays import on_device
 Words = UInt32[np.ndarray, "*keys 2"]
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
+MASK = 0xFFFFFFFF
+FEW = 4
 
 
 def key_of(seed: int) -> PRNGKeyArray:
@@ -25,7 +27,7 @@ def key_of(seed: int) -> PRNGKeyArray:
         >>> bool(key_of(3) == jax.random.key(3))
         True
     """
-    return wrapped(np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
+    return wrapped(np.array([seed >> 32 & MASK, seed & MASK], np.uint32))
 
 
 def split_key(key: PRNGKeyArray, n: int = 2) -> list[PRNGKeyArray]:
@@ -35,8 +37,12 @@ def split_key(key: PRNGKeyArray, n: int = 2) -> list[PRNGKeyArray]:
 
 def fold_in(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
     """Return the key that ``number`` makes of another, as ``jax.random.fold_in`` does."""
-    words = threefry(words_of(key), np.zeros((), np.uint32), np.array(number, np.uint32))
-    return wrapped(np.stack(words, axis=-1))
+    return wrapped(fold_words(words_of(key), number))
+
+
+def fold_words(words: Words, number: int) -> Words:
+    """Return the words of `fold_in`."""
+    return np.array(_one(words, 0, number), np.uint32)
 
 
 def words_of(key: PRNGKeyArray) -> Words:
@@ -51,6 +57,8 @@ def wrapped(words: Words) -> PRNGKeyArray:
 
 def split_words(words: Words, n: int) -> Words:
     """Return the words of ``n`` new keys for each one given."""
+    if words.ndim == 1 and n <= FEW:
+        return np.array([_one(words, 0, count) for count in range(n)], np.uint32)
     return np.stack(_counted(words, n), axis=-1)
 
 
@@ -70,6 +78,20 @@ def permutations(words: Words, n: int) -> Int[np.ndarray, "*keys n"]:
 def _counted(words: Words, n: int) -> tuple[np.ndarray, np.ndarray]:
     count = np.arange(n, dtype=np.uint64)
     return threefry(words[..., None, :], (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32))
+
+
+def _one(words: Words, high: int, low: int) -> tuple[int, int]:
+    """The two random words of one counter: for a few of them NumPy takes ten times as long."""
+    first, second = int(words[0]), int(words[1])
+    schedule = (first, second, first ^ second ^ int(PARITY))
+    a, b = (high + first) & MASK, (low + second) & MASK
+    for i in range(5):
+        for r in ROTATIONS[i % 2]:
+            a = (a + b) & MASK
+            b = (b << r | b >> 32 - r) & MASK ^ a
+        a = (a + schedule[(i + 1) % 3]) & MASK
+        b = (b + schedule[(i + 2) % 3] + i + 1) & MASK
+    return a, b
 
 
 def threefry(words: Words, high: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

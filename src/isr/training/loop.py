@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from isr.model.arrays import on_device
-from isr.model.keys import split_words, words_of, wrapped
+from isr.model.keys import Words, split_words, wrapped
 from isr.model.native import left_out
 from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
@@ -114,9 +114,8 @@ def start(weights: Float[np.ndarray, "members n"]) -> State:
     return State(on_device(weights), moments, on_device(np.zeros(len(weights), np.int32)))
 
 
-def step_keys(key: PRNGKeyArray, n_steps: int, n_members: int) -> PRNGKeyArray:
+def step_keys(words: Words, n_steps: int, n_members: int) -> PRNGKeyArray:
     """Return the keys of an epoch's steps, ``(steps, members, 2)``: one for gates, one for the loss."""
-    words = words_of(key)
     for n in (n_steps, n_members, 2):
         words = split_words(words, n)
     return wrapped(words)

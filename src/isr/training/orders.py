@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import Int
 
-from isr.model.keys import permutations, split_words, words_of
+from isr.model.keys import Words, permutations, split_words
 
 
 class Orders:
@@ -26,9 +26,8 @@ class Orders:
         self.n_parts = max(1, n_rows // batch_size // n_steps)
         self._kept: tuple[bytes, np.ndarray] = (b"", np.empty(0, np.int32))
 
-    def rows(self, key: PRNGKeyArray, part: int) -> Int[np.ndarray, "steps size"]:
-        """Return the rows of each batch: part number ``part`` of the passes that ``key`` gives."""
-        words = words_of(key)
+    def rows(self, words: Words, part: int) -> Int[np.ndarray, "steps size"]:
+        """Return the rows of each batch: part number ``part`` of the passes that a key of these words gives."""
         if self._kept[0] != words.tobytes():
             passes = split_words(words, max(1, self.n_steps // self.n_steps_pass))
             order = permutations(passes, self.n_rows)[:, : self.n_steps_pass * self.size].ravel()

@@ -17,7 +17,7 @@ from jaxtyping import PRNGKeyArray
 
 from isr.data.whole_files import refuse_unwritable
 from isr.model.arrays import on_device
-from isr.model.keys import fold_in, split_key, words_of
+from isr.model.keys import fold_in, fold_words, split_words, words_of
 from isr.training import checkpoint
 from isr.training.blocks import Blocks
 from isr.training.checkpoint import Progress
@@ -220,16 +220,16 @@ class _Run:
         if done >= phase.n_epochs:
             return
         all_rates = rates(phase, self.n_steps * phase.n_epochs).reshape(phase.n_epochs, -1)
-        phase_key, n_parts = fold_in(self.key, index), self.orders.n_parts
+        phase_words, n_parts = fold_words(words_of(self.key), index), self.orders.n_parts
         self.monitor.begin(phase.name, phase.n_epochs)
         for number in range(done, phase.n_epochs):
             if self.monitor.should_stop():
                 break
-            key, _ = split_key(fold_in(phase_key, number))
-            _, order_key = split_key(fold_in(phase_key, number // n_parts))
+            words, _ = split_words(fold_words(phase_words, number), 2)
+            _, order_words = split_words(fold_words(phase_words, number // n_parts), 2)
             inputs = (
-                all_rates[number], strengths, masks, self.penalised, step_keys(key, self.n_steps, len(masks)),
-                self.orders.rows(order_key, number % n_parts), self.noise,
+                all_rates[number], strengths, masks, self.penalised, step_keys(words, self.n_steps, len(masks)),
+                self.orders.rows(order_words, number % n_parts), self.noise,
             )  # fmt: skip
             state, loss = self.epoch(
                 everywhere(state, self.mesh), self._data_of(number), *everywhere(inputs, self.mesh)

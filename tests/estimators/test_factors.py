@@ -60,6 +60,13 @@ def test_inputs_that_are_not_positive_or_hardly_vary_have_no_power():
     assert powers(narrow[:, 0] * narrow[:, 1], x=narrow) == [0, 0, 0]
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e300])
+def test_inputs_of_any_size_are_no_trouble(size):
+    x = X * [1.0, 1.0, size] - [0.0, 0.0, 2.0 * size]
+    assert powers(A * B, x=x) == [1, 1, 0]
+    assert powers(A / size * 1e-5, x=np.stack([A, B, C * size], axis=1))[0] == 1
+
+
 def test_few_rows_or_many_columns_are_no_trouble():
     assert powers((A * B)[:10], x=X[:10]) == [0, 0, 0]
     many = np.random.default_rng(2).uniform(1, 4, (300, 200))

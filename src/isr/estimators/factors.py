@@ -16,6 +16,8 @@ import numpy as np
 import sympy
 from jaxtyping import Float, Int
 
+from isr.model.affine import standardise
+
 # Below this the guards of reciprocals and roots are near, and logarithms are steep.
 LEAST_INPUT = 0.02
 # An input that varies by less shows no power.
@@ -121,9 +123,9 @@ class _Polynomial:
     @staticmethod
     def of(columns: np.ndarray, target: np.ndarray) -> _Polynomial | None:
         """The richest that so many rows allow; None if they do not even allow squares."""
-        spread = np.std(columns, axis=0)
-        widths = np.where(spread > 0, spread, 1.0)
-        standard = (columns - columns.mean(axis=0)) / widths
+        scale = standardise(columns)
+        widths = np.asarray(scale.scale)
+        standard = (columns - np.asarray(scale.shift)) / widths
         for degree in range(MOST_DEGREE, 1, -1):
             terms = _terms(columns.shape[1], degree)
             if len(terms) <= min(MOST_TERMS, len(target) // ROWS_A_TERM):

@@ -102,11 +102,11 @@ def fit_regression(
         x_scale, y_scale = standardise(x[split.train]), standardise(y[split.train])
         data, held_out = _arrays(x, y, weight, y_scale, split)
         factors = [find_factor(x, column, library, among=split.train) for column in y.T]
-        rest = y / np.stack([factor.values(x) for factor in factors], axis=1)
-        rest_scale = (
-            _scale_of_rest(rest[split.train]) if any(map(any, (f.powers for f in factors))) else y_scale
-        )
-        rest_data, rest_held_out = _arrays(x, rest, weight, rest_scale, split)
+        rest_scale, rest_data, rest_held_out = y_scale, data, held_out
+        if any(any(factor.powers) for factor in factors):
+            rest = y / np.stack([factor.values(x) for factor in factors], axis=1)
+            rest_scale = _scale_of_rest(rest[split.train])
+            rest_data, rest_held_out = _arrays(x, rest, weight, rest_scale, split)
         members, population = _train(
             rest_data, rest_held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs,
             n_devices,

@@ -14,7 +14,9 @@ import bayesflow as bf
 import keras
 
 BATCH = 100
-FAR_MORE_EPOCHS = 1000
+# The learning rate follows the budget from epoch to epoch, so an epoch is a small part of it.
+STEPS_AN_EPOCH = 500
+FAR_MORE_EPOCHS = 100_000
 
 
 def train(
@@ -41,13 +43,24 @@ def train(
                 self.model.stop_training = True  # type: ignore[union-attr]
 
     keras.utils.set_random_seed(seed)
+    rng = np.random.default_rng(seed)
+
+    def some_rows(batch_shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+        rows = rng.integers(len(x), size=batch_shape[0])
+        return {"x": x[rows], "y": y[rows]}
+
     workflow = bf.BasicWorkflow(
+        simulator=bf.simulators.LambdaSimulator(some_rows, is_batched=True),
         inference_network=bf.networks.CouplingFlow(), inference_variables=["x"], inference_conditions=["y"],
         optimizer=keras.optimizers.Adam(clock.rate(), clipnorm=1.5), standardize=None,
     )  # fmt: skip
     stop = Stop()
-    workflow.fit_offline(
-        {"x": x, "y": y}, epochs=FAR_MORE_EPOCHS, batch_size=BATCH, callbacks=[stop], verbose=0
+    workflow.fit_online(
+        epochs=FAR_MORE_EPOCHS,
+        num_batches_per_epoch=STEPS_AN_EPOCH,
+        batch_size=BATCH,
+        callbacks=[stop],
+        verbose=0,
     )
     n_parameters = sum(int(np.prod(w.shape)) for w in workflow.approximator.trainable_weights)
 

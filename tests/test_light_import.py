@@ -51,6 +51,25 @@ def test_reading_a_table_needs_numpy_alone():
     assert loaded_after("from isr.data import read_table; read_table([[1.0, 2.0]])") == []
 
 
+DENSE_FIT = """
+import numpy as np
+from isr import ConditionalISR
+from isr.estimators.settings import Effort
+x = np.random.default_rng(0).normal(size=(200, 2))
+model = ConditionalISR(
+    1, 1, penalty=None, n_restarts=1, noise=0.1, verbose=False, random_state=0, effort=Effort(20, 0, 0),
+    primitives={"constant": 1, "id": 10, "sin": 10},
+).fit(x, x[:, :1])
+model.sample([[0.0]], 3, random_state=0)
+"""
+
+
+def test_a_network_is_trained_and_drawn_from_without_sympy():
+    loaded = loaded_after(DENSE_FIT)
+    assert "jax" in loaded
+    assert "sympy" not in loaded
+
+
 def test_help_answers_within_a_second_once_warm():
     def seconds() -> float:
         start = time.perf_counter()

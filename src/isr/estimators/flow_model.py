@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -18,7 +18,6 @@ from isr.estimators.rows import Pairs
 from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
 from isr.estimators.streams import Stream
-from isr.expressions import Expressions, extract
 from isr.model.affine import standardise
 from isr.model.build import Architecture
 from isr.model.flow import Flow
@@ -26,6 +25,9 @@ from isr.model.primitives import PAPER_LIBRARY
 from isr.storage import Bundle
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
+
+if TYPE_CHECKING:
+    from isr.expressions import Expressions
 
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
 # Rows that the round trip of a fitted model is told of.
@@ -152,6 +154,8 @@ class FlowModel(EquationModel):
     def _written(self, model: Flow | None = None) -> Expressions:
         if model is None:
             return self.expressions_
+        from isr.expressions import extract
+
         return extract(model, x_names=self.columns_.names, y_names=self._y_names(), units=self._units())
 
     def _y_names(self) -> tuple[str, ...] | None:

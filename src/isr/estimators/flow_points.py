@@ -1,4 +1,7 @@
-"""What becomes of trained members: points of a front, as networks and as formulas refined from them."""
+"""What becomes of trained members: points of a front, as networks and as formulas refined from them.
+
+What writes formulas loads SymPy, and is imported where it is used: a dense fit never asks for it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import numpy as np
 
 from isr.estimators.refine import MAX_CONSTANTS, Polished, eliminate_all, polish, refine, row_losses
 from isr.estimators.rows import Rows
-from isr.expressions import extract
 from isr.model.affine import Bounded, Inverted, Standardise
 from isr.model.chain import Chain
 from isr.model.condition import ConditionMap
@@ -19,7 +21,6 @@ from isr.model.flow import Flow
 from isr.model.formula import Formulas
 from isr.model.parameters import cast, flatten, n_constants
 from isr.pruning.front import Point, pareto
-from isr.pruning.opening import functions_of, open_flow, tidy
 from isr.pruning.refit import flow_row_loss
 from isr.training.monitor import Monitor
 
@@ -76,12 +77,18 @@ def closed_point(member: Flow, rows: Rows, dtype: type = np.float64) -> Point:
 def weighed(front: list[Point]) -> list[Point]:
     """Return the front with the complexity of every network written out; so far it was a rough estimate."""
     weighed = [
-        replace(p, complexity=extract(p.model).complexity)
+        replace(p, complexity=_complexity(p.model))
         if _is_closed(p.model) and p.n_constants <= 3 * MAX_CONSTANTS
         else p
         for p in front
     ]
     return pareto(weighed)
+
+
+def _complexity(flow: Flow) -> int:
+    from isr.expressions import extract
+
+    return extract(flow).complexity
 
 
 def in_nats_of_x(point: Point, rows: Rows) -> Point:
@@ -109,6 +116,8 @@ def _without_bounds(flow: Flow, rows: Rows) -> Flow:
 
 def refined_points(members: list[Flow], closed: list[Point], rows: Rows, monitor: Monitor) -> list[Point]:
     """Return points from the most promising members: weights eliminated, opened into formulas, eliminated again."""
+    from isr.pruning.opening import functions_of, open_flow, tidy
+
     n, n_padding = len(rows.train), members[0].n_padding
     scores = [n * p.train_nats + 0.5 * np.log(n) * p.n_constants for p in closed]
     promising: dict[frozenset[str], Flow] = {}  # one for each set of functions in use
@@ -125,7 +134,7 @@ def refined_points(members: list[Flow], closed: list[Point], rows: Rows, monitor
         flow_row_loss,
         _for_refit(rows, n_padding),
         rows.raw(held_out=True, n_padding=n_padding),
-        complexity=lambda flow: extract(flow).complexity,
+        complexity=_complexity,
         acceptable=lambda flow: is_tame(flow, rows),
         tidy=tidy,
         monitor=monitor,
@@ -177,11 +186,13 @@ def polished_point(point: Point, rows: Rows, snapping: bool) -> Polished:
     as_it_is = Polished(point, np.full(len(point.theta), np.nan), {})
     if _is_closed(point.model):
         return as_it_is
+    from isr.pruning.opening import tidy
+
     n_padding = point.model.n_padding
     polished = polish(
         replace(point, model=_without_bounds(point.model, rows)), flow_row_loss,
         _for_refit(rows, n_padding), rows.raw(held_out=True, n_padding=n_padding),
-        snapping=snapping, tidy=tidy, complexity=lambda flow: extract(_with_bounds(flow, rows)).complexity,
+        snapping=snapping, tidy=tidy, complexity=lambda flow: _complexity(_with_bounds(flow, rows)),
     )  # fmt: skip
     if not is_tame(polished.point.model, rows):
         return as_it_is

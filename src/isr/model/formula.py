@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import sympy
 from jaxtyping import Array, Float
 
 from isr.model.primitives import lookup
+
+if TYPE_CHECKING:
+    import sympy
 
 Tree = tuple[Any, ...]
 
@@ -75,6 +77,8 @@ def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k
 
 def express(tree: Tree, inputs: Sequence[sympy.Expr], constants: Sequence[sympy.Expr]) -> sympy.Expr:
     """Return one tree as a SymPy expression of ``inputs`` and ``constants``."""
+    import sympy
+
     kind = tree[0]
     if kind == "input":
         return inputs[tree[1]]

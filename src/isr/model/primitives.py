@@ -1,7 +1,8 @@
 """Primitives: the elementary functions equations are made of.
 
 A primitive is one record with its array form, its symbol form and its cost; the two forms mean the same
-number everywhere, the limits of the safe domain included.
+number everywhere, the limits of the safe domain included. SymPy is loaded when a symbol form is first asked for: it
+takes a third of a second, and many a program trains and draws without ever writing an equation.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import sympy
 
 from isr.model import elementary
-from isr.model.sigmoid import sigmoid
+
+if TYPE_CHECKING:
+    import sympy
 
 __all__ = ["PAPER_LIBRARY", "PRIMITIVES", "Primitive", "lookup", "parse_library", "register_primitive"]
 
@@ -35,6 +38,7 @@ class Primitive:
         domain: Arguments are held inside these limits, in both forms; ``None`` leaves an end open.
 
     Example:
+        >>> import sympy
         >>> square = PRIMITIVES["square"]
         >>> square.apply(jax.numpy.array(3.0)).item(), square.express(sympy.Symbol("x"))
         (9.0, x**2)
@@ -60,6 +64,8 @@ class Primitive:
 
 
 def _hold(argument: sympy.Expr, low: float | None, high: float | None) -> sympy.Expr:
+    import sympy
+
     if low is not None:
         argument = sympy.Max(argument, sympy.Float(low))
     if high is not None:
@@ -67,22 +73,28 @@ def _hold(argument: sympy.Expr, low: float | None, high: float | None) -> sympy.
     return argument
 
 
+def _late(name: str, module: str = "sympy") -> Callable[..., Any]:
+    """Return a function of a module that is loaded when the function is first called."""
+    return lambda *arguments: getattr(import_module(module), name)(*arguments)
+
+
 # The limits: below 1e-6 a logarithm or a square root has slopes no optimiser survives; above 15 an
 # exponential squared twice leaves single precision; a pole nearer than 0.01 turns one sample into a wild one.
+_SIN = _late("sin")
 _BUILT_IN = (
-    Primitive("constant", 0, jnp.ones_like, lambda: sympy.Integer(1), 1),
+    Primitive("constant", 0, jnp.ones_like, lambda: _late("Integer")(1), 1),
     Primitive("id", 1, lambda g: g, lambda g: g, 1),
     Primitive("square", 1, jnp.square, lambda g: g**2, 2),
     Primitive("cube", 1, lambda g: g * g * g, lambda g: g**3, 3),
-    Primitive("sin2pi", 1, elementary.sin2pi, lambda g: sympy.sin(2 * sympy.pi * g), 4),
-    Primitive("sin", 1, elementary.sin, sympy.sin, 4),
-    Primitive("cos", 1, elementary.cos, sympy.cos, 4),
-    Primitive("exp", 1, jnp.exp, sympy.exp, 4, (None, 15.0)),
-    Primitive("log", 1, jnp.log, sympy.log, 4, (1e-6, None)),
-    Primitive("sqrt", 1, jnp.sqrt, sympy.sqrt, 3, (1e-6, None)),
+    Primitive("sin2pi", 1, elementary.sin2pi, lambda g: _SIN(2 * import_module("sympy").pi * g), 4),
+    Primitive("sin", 1, elementary.sin, _SIN, 4),
+    Primitive("cos", 1, elementary.cos, _late("cos"), 4),
+    Primitive("exp", 1, jnp.exp, _late("exp"), 4, (None, 15.0)),
+    Primitive("log", 1, jnp.log, _late("log"), 4, (1e-6, None)),
+    Primitive("sqrt", 1, jnp.sqrt, _late("sqrt"), 3, (1e-6, None)),
     Primitive("reciprocal", 1, jnp.reciprocal, lambda g: 1 / g, 3, (0.01, None)),
-    Primitive("sigmoid", 1, jax.nn.sigmoid, sigmoid, 4),
-    Primitive("tanh", 1, jnp.tanh, sympy.tanh, 4),
+    Primitive("sigmoid", 1, jax.nn.sigmoid, _late("sigmoid", "isr.model.sigmoid"), 4),
+    Primitive("tanh", 1, jnp.tanh, _late("tanh"), 4),
     Primitive("product", 2, jnp.multiply, lambda a, b: a * b, 2),
 )
 
@@ -182,6 +194,8 @@ def register_primitive(
 
 
 def _refuse_unless_forms_agree(primitive: Primitive) -> None:
+    import sympy
+
     symbols = sympy.symbols(f"u:{primitive.arity}", real=True)
     points = np.random.default_rng(0).normal(scale=3.0, size=(primitive.arity, 64))
     try:

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import sympy
 
 from isr.model.coupling import Coupling
 from isr.model.eql import EQL
@@ -38,6 +37,8 @@ def _calls(formula: tuple[Any, ...]) -> Iterator[str]:
 
 def probe(name: str) -> list[float]:
     """A primitive's values at fixed points: what tells whether a name still means the same function."""
+    import sympy
+
     primitive = PRIMITIVES[name]
     if not primitive.arity:
         return []

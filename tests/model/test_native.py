@@ -6,15 +6,18 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from isr.model import native
+from isr.model.affine import Linear, Shift
 from isr.model.build import Architecture, build_flow
-from isr.model.coupling import Coupling, natively
-from isr.model.native_coupling import KINDS, NativeCoupling, native_form
+from isr.model.chain import Chain
+from isr.model.coupling import Coupling, native_steps, natively
+from isr.model.native_coupling import KINDS, NativeCoupling
 from isr.model.parameters import cast, flatten
 from isr.model.primitives import PRIMITIVES, register_primitive
 from isr.training.loop import Moment
@@ -103,6 +106,64 @@ def test_values_and_gradients_are_those_of_the_coupling_in_double_precision(shap
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-4 * np.max(np.abs(other)))
 
 
+CHAINS = {
+    "matrices": Shape(architecture=Architecture(3, 2, mixing="linear")),
+    "permutations": Shape(n=300, architecture=Architecture(3, 2, mixing="permutation")),
+    "nothing between": Shape(n_condition=0, architecture=Architecture(3, 2, mixing="none")),
+    "matrices of an odd dimension": Shape(
+        dim=5, n=300, one_condition=True, architecture=Architecture(2, 1, mixing="linear")
+    ),
+    "networks": Shape(architecture=Architecture(2, 2, subnet="mlp", width=19, mixing="linear")),
+}
+
+
+def drawn_chain(shape: Shape) -> tuple[Chain, np.ndarray, np.ndarray | None]:
+    flow = build_flow(
+        jax.random.key(3), shape.dim, condition_dim=shape.n_condition, architecture=shape.architecture
+    )
+    _, x, condition = drawn(replace(shape, architecture=SMALL))
+    vector, restore = flatten(flow.bijection)
+    return restore(np.asarray(vector) + 0.1 * np.random.default_rng(5).normal(size=len(vector))), x, condition
+
+
+@pytest.mark.parametrize("direction", ["forward", "inverse"])
+@pytest.mark.parametrize("shape", CHAINS.values(), ids=CHAINS.keys())
+def test_blocks_go_together_and_give_what_their_steps_give(shape, direction):
+    chain, x, condition = drawn_chain(shape)
+    together = natively(chain)
+    (form,) = together.bijections
+    assert isinstance(form, NativeCoupling)
+    np.testing.assert_array_equal(flatten(together)[0], flatten(chain)[0])
+    found = value_and_gradients(together, x, condition, direction, jnp.float32)
+    expected = value_and_gradients(chain, x, condition, direction, jnp.float64)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=5e-4, atol=2e-4 * np.max(np.abs(other)))
+
+
+def test_blocks_that_differ_stay_apart_and_other_steps_as_they_are():
+    chain, x, _ = drawn_chain(CHAINS["nothing between"])
+    first, second, third = chain.bijections
+    matrix, shift = Linear(jnp.eye(4) + 0.2), Shift(jnp.arange(4.0))
+    steps = (matrix, shift, first, matrix, second, matrix, third, matrix)
+    found = native_steps(steps)
+    assert [type(step) for step in found] == [Linear, Shift, NativeCoupling, NativeCoupling, Linear]
+    assert [len(step.plan.orders) for step in found[2:4]] == [1, 2]
+    expected = Chain(steps).forward_columns(x)
+    for one, other in zip(
+        cast(Chain(found), jnp.float32).forward_columns(jnp.float32(x)), expected, strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * np.max(np.abs(other)))
+
+
+@pytest.mark.parametrize("matrix", [np.zeros((4, 4)), np.full((4, 4), np.nan)])
+def test_a_matrix_without_inverse_is_told_by_numbers_that_are_not_finite(matrix):
+    chain, x, condition = drawn_chain(CHAINS["matrices"])
+    broken = eqx.tree_at(lambda c: c.bijections[2].matrix, chain, jnp.asarray(matrix))
+    form = cast(natively(broken), jnp.float32)
+    _, log_det = form.forward_columns(jnp.float32(x), jnp.float32(condition))
+    assert not np.any(np.isfinite(log_det))
+
+
 def test_learned_numbers_keep_their_order():
     coupling, _, _ = drawn(CASES["every layer read at the end"])
     np.testing.assert_array_equal(flatten(natively(coupling))[0], flatten(coupling)[0])
@@ -167,7 +228,6 @@ def test_primitives_of_users_are_left_to_xla(name):
     register_primitive(name, lambda g: 2 * g, lambda g: 2 * g)
     try:
         coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, library={name: 2})))
-        assert native_form(coupling) is None
         assert natively(coupling) is coupling
     finally:
         del PRIMITIVES[name]
@@ -285,7 +345,7 @@ def test_doubles_and_single_numbers_together_are_left_to_xla():
 
 def test_wide_networks_are_left_to_xla():
     coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, subnet="mlp", width=200)))
-    assert native_form(coupling) is None
+    assert natively(coupling) is coupling
 
 
 @pytest.mark.parametrize("n_condition", [0, 1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import jax
@@ -11,8 +10,7 @@ from jax.numpy import zeros
 from jaxtyping import Array
 
 from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
-from isr.model.coupling import natively
-from isr.model.native_coupling import NativeCoupling
+from isr.model.coupling import native_steps
 from isr.model.repeats import runs
 
 # Steps that come back in the same shape at least so often are compiled once and run in a loop.
@@ -72,17 +70,10 @@ class Chain(AbstractBijection):
 
         mapped = (x, zeros(x.shape[-1], x.dtype))
         is_single = all(jnp.result_type(a) == jnp.float32 for a in jax.tree.leaves((self, x, condition)))
-        groups = repeats(natively(self.bijections) if is_single else self.bijections)
+        groups = repeats(native_steps(self.bijections) if is_single else self.bijections)
         for same in reversed(groups) if backwards else groups:
             if len(same) == 1:
                 mapped = through(_ready(same[0]), mapped)
-                continue
-            if any(
-                isinstance(step, NativeCoupling) for step in same[0]
-            ):  # a call each: nothing to compile once
-                every = zip(*(_ready_together(alike) for alike in zip(*same, strict=True)), strict=True)
-                for group in reversed(list(every)) if backwards else every:
-                    mapped = through(group, mapped)
                 continue
             stacked = _stacked(same)
             mapped, _ = jax.lax.scan(
@@ -99,14 +90,6 @@ def repeats(steps: Group) -> list[list[Group]]:
             [_look(s) for s in steps], longest=LONGEST_PERIOD, least=LEAST_REPEATS
         )
     ]
-
-
-def _ready_together(alike: Group) -> list[AbstractBijection]:
-    """Return steps of one shape made ready, all at once where there is something to do."""
-    if isinstance(alike[0], NativeCoupling) or not jax.tree.leaves(alike):
-        return list(alike)
-    stacked = _stacked([(step,) for step in alike])[0]
-    return [jax.tree.map(operator.itemgetter(i), stacked) for i in range(len(alike))]
 
 
 def _stacked(groups: list[Group]) -> Group:

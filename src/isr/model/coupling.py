@@ -6,7 +6,9 @@ and the guard of the subnetworks' inputs are part of the formula.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -15,12 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from isr.model.affine import Linear
 from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
 from isr.model.elementary import arctan
 from isr.model.eql import EQL
 from isr.model.formula import Formulas
 from isr.model.mlp import MLP
-from isr.model.native_coupling import native_form
+from isr.model.native_coupling import Block, native_forms
+from isr.model.permutation import Permutation
 
 Model = TypeVar("Model")
 Subnetwork = EQL | MLP | Formulas
@@ -108,13 +112,38 @@ class Coupling(AbstractBijection):
 def natively(model: Model) -> Model:
     """Return the same model, its couplings in the form that the native library runs in single precision where it can.
 
+    In a row of steps, couplings go together with each other and with the permutations and matrices between them.
     Learned numbers are the same in the same order.
     """
 
     def changed(part: Any) -> Any:
-        return (native_form(part) or part) if isinstance(part, Coupling) else part
+        if isinstance(part, Coupling):
+            return native_steps((part,))[0]
+        return native_steps(part) if _holds_couplings(part) else part
 
-    return jax.tree.map(changed, model, is_leaf=lambda part: isinstance(part, Coupling))
+    return jax.tree.map(
+        changed, model, is_leaf=lambda part: isinstance(part, Coupling) or _holds_couplings(part)
+    )
+
+
+def _holds_couplings(part: Any) -> bool:
+    return isinstance(part, tuple) and any(isinstance(step, Coupling) for step in part)
+
+
+def native_steps(steps: Sequence[AbstractBijection]) -> tuple[AbstractBijection, ...]:
+    """Return the steps of a chain, those that the native library can run in its form."""
+    parts: list[Any] = []
+    for step in steps:
+        if isinstance(step, Coupling):
+            before = parts.pop() if parts and isinstance(parts[-1], Permutation | Linear) else None
+            parts.append(Block(step, before))
+        else:
+            parts.append(step)
+    found: list[AbstractBijection] = []
+    for are_blocks, group in groupby(parts, key=lambda part: isinstance(part, Block)):
+        row = list(group)
+        found += native_forms(row) if are_blocks else row
+    return tuple(found)
 
 
 def _a_column_each(condition: Array | None, n: int) -> Array | None:

@@ -28,7 +28,7 @@ from isr.data.whole_files import write_whole
 from isr.model.kept import kept_programs
 
 SOURCE = Path(__file__).with_name("native_coupling.c")
-HEADER = Path(__file__).with_name("native_vectors.h")
+HEADERS = tuple(Path(__file__).with_name(f"native_{part}.h") for part in ("vectors", "networks", "blocks"))
 FUNCTIONS = ("forward", "inverse", "forward_back", "inverse_back")
 OPTIONS = (
     "-O3", "-march=native", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared",
@@ -79,8 +79,7 @@ def _register() -> str | None:
 
 def _tag() -> str:
     parts = (
-        SOURCE.read_text(),
-        HEADER.read_text(),
+        *(path.read_text() for path in (SOURCE, *HEADERS)),
         *OPTIONS,
         version("jaxlib"),
         platform.machine(),

@@ -1,8 +1,10 @@
-"""Couplings run by the native library: the same map as `Coupling`, one call for all samples, one for its gradient."""
+"""Blocks run by the native library: the same map as their steps, one call for all samples, one for its gradient."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,10 +14,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from isr.model.affine import Linear
 from isr.model.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
 from isr.model.eql import EQL
 from isr.model.mlp import MLP
 from isr.model.native import library_tag
+from isr.model.permutation import Permutation
 from isr.model.primitives import is_built_in
 
 # The order is that of the library.
@@ -28,27 +32,49 @@ WIDEST = 96
 
 
 class Plan(NamedTuple):
-    """What the library must know of a coupling besides its weights.
+    """What the library must know of blocks besides their weights.
 
     Attributes:
         tag: Which library.
-        numbers: Variables, those of the first half, those of the condition, hidden layers, whether with biases,
-            whether the last layer reads all, how many kinds of units; then each kind and how many of it.
+        dim: Variables.
+        split: Those of the first half.
+        n_condition: Those of the condition.
+        n_layers: Hidden layers.
+        with_bias: Whether layers have biases.
+        skip: Whether the last layer reads all.
+        kinds: Kinds of units, with how many of each.
         clamp: Bound of the log-scale, 0 for none.
         guard: Bound of the inputs, 0 for none.
+        with_matrix: Whether a matrix stands in front of each block.
+        orders: The order of the variables in front of each block.
     """
 
     tag: str
-    numbers: tuple[int, ...]
+    dim: int
+    split: int
+    n_condition: int
+    n_layers: int
+    with_bias: bool
+    skip: bool
+    kinds: tuple[tuple[int, int], ...]
     clamp: float
     guard: float
+    with_matrix: bool
+    orders: tuple[tuple[int, ...], ...]
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """What is whole about it, as the library reads it."""
+        sizes = (self.dim, self.split, self.n_condition, self.n_layers, self.with_bias, self.skip)
+        lists = (n for row in (*self.kinds, *self.orders) for n in row)
+        return np.array([*sizes, len(self.orders), self.with_matrix, len(self.kinds), *lists], np.int32)
 
 
 class NativeCoupling(AbstractBijection):
-    """A coupling in single precision that the native library runs.
+    """Couplings one after the other in single precision, with what stands in front of each, run by the native library.
 
     Args:
-        weights: All weights and biases, network by network.
+        weights: All weights and biases, block by block, network by network.
         plan: What they are.
     """
 
@@ -58,7 +84,7 @@ class NativeCoupling(AbstractBijection):
     @property
     def dim(self) -> int:
         """How many variables it maps."""
-        return self.plan.numbers[0]
+        return self.plan.dim
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         z, log_det = self.forward_columns(x[:, None], condition)
@@ -79,7 +105,7 @@ class NativeCoupling(AbstractBijection):
             condition = jnp.zeros((0, 1), x.dtype)
         elif condition.ndim == 1:
             condition = condition[:, None]
-        dim, _, n_condition, *_ = self.plan.numbers
+        dim, n_condition = self.plan.dim, self.plan.n_condition
         fits = x.shape[0] == dim and condition.shape in {(n_condition, 1), (n_condition, x.shape[1])}
         if not fits or any(a.dtype != jnp.float32 for a in (self.weights, x, condition)):
             raise TypeError(
@@ -89,31 +115,56 @@ class NativeCoupling(AbstractBijection):
         return _mapped(direction, self.plan, jnp.asarray(self.weights), x, condition)
 
 
-def native_form(coupling: Any) -> NativeCoupling | None:
-    """Return the same coupling for the native library, or None where that cannot run it.
+class Block(NamedTuple):
+    """A coupling and what stands in front of it.
 
-    It runs on a processor, with networks of built-in primitives or leaky ReLUs that are not wide. Its weights are the
-    coupling's learned numbers in the same order.
-
-    Args:
+    Attributes:
         coupling: A `Coupling`.
+        before: What puts the variables in another order, or multiplies them; None for nothing.
     """
-    first, second = coupling.first, coupling.second
-    shape = _shape(first)
-    if shape is None or shape != _shape(second):
+
+    coupling: Any
+    before: Permutation | Linear | None = None
+
+
+def native_forms(blocks: Iterable[Block]) -> list[AbstractBijection]:
+    """Return the same blocks for the native library, alike ones as one, and others as the steps they are made of.
+
+    It runs on a processor, with networks of built-in primitives or leaky ReLUs that are not wide. Weights are the
+    blocks' learned numbers in the same order.
+    """
+    forms: list[AbstractBijection] = []
+    planned = [(_plan(block), block) for block in blocks]
+    for shape, row in groupby(planned, key=lambda pair: pair[0] and pair[0]._replace(orders=())):
+        plans, alike = zip(*row, strict=True)
+        if shape is None:
+            forms += [step for block in alike for step in (block.before, block.coupling) if step is not None]
+        else:
+            orders = tuple(order for plan in plans for order in plan.orders)
+            forms.append(NativeCoupling(_weights(alike), shape._replace(orders=orders)))
+    return forms
+
+
+def _plan(block: Block) -> Plan | None:
+    coupling, before = block
+    shape = _shape(coupling.first)
+    if shape is None or shape != _shape(coupling.second):
         return None
     tag = library_tag()
     if tag is None:
         return None
-    n_layers, with_bias, skip, kinds = shape
-    n_condition = first.n_inputs - (coupling.dim - coupling.split)
-    numbers = (coupling.dim, coupling.split, n_condition, n_layers, with_bias, skip, len(kinds))
-    plan = Plan(
-        tag, (*map(int, numbers), *(n for kind in kinds for n in kind)), coupling.clamp or 0.0, coupling.guard or 0.0
+    n_condition = coupling.first.n_inputs - (coupling.dim - coupling.split)
+    order = before.order if isinstance(before, Permutation) else tuple(range(coupling.dim))
+    return Plan(
+        tag, coupling.dim, coupling.split, n_condition, *shape, coupling.clamp or 0.0, coupling.guard or 0.0,
+        isinstance(before, Linear), (order,),
     )  # fmt: skip
-    leaves = [leaf.ravel() for leaf in jax.tree.leaves(coupling)]
+
+
+def _weights(blocks: Sequence[Block]) -> Any:
+    leaves = [leaf.ravel() for block in blocks for leaf in jax.tree.leaves((block.before, block.coupling))]
     is_traced = any(isinstance(leaf, Tracer) for leaf in leaves)
-    return NativeCoupling((jnp if is_traced else np).concatenate(leaves), plan)
+    return (jnp if is_traced else np).concatenate(leaves)
 
 
 def _shape(network: Any) -> tuple[int, bool, bool, tuple[tuple[int, int], ...]] | None:
@@ -138,16 +189,22 @@ def _shape(network: Any) -> tuple[int, bool, bool, tuple[tuple[int, int], ...]] 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _mapped(direction: str, plan: Plan, weights: Array, x: Array, condition: Array) -> tuple[Array, Array]:
-    shapes = (jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[1:], x.dtype))
-    return _call(direction, plan, shapes, weights, x, condition)
+    return _call(direction, plan, _images(x), weights, x, condition)
+
+
+def _images(x: Array) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
 
 
 def _mapped_forward(direction: str, plan: Plan, weights: Array, x: Array, condition: Array):
-    return _mapped(direction, plan, weights, x, condition), (weights, x, condition)
+    given = jax.ShapeDtypeStruct((len(plan.orders), *x.shape), x.dtype)
+    z, log_det, kept = _call(direction, plan, (*_images(x), given), weights, x, condition)
+    return (z, log_det), (weights, kept, condition)
 
 
 def _mapped_backward(direction: str, plan: Plan, kept: tuple[Array, ...], outer: tuple[Array, Array]):
-    shapes = tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kept)
+    weights, _, condition = kept
+    shapes = tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (weights, outer[0], condition))
     return _call(f"{direction}_back", plan, shapes, *kept, *outer)
 
 
@@ -156,5 +213,4 @@ _mapped.defvjp(_mapped_forward, _mapped_backward)
 
 def _call(name: str, plan: Plan, shapes: tuple[jax.ShapeDtypeStruct, ...], *arrays: Any) -> Any:
     call = jax.ffi.ffi_call(f"isr_{name}_{plan.tag}", shapes, vmap_method="broadcast_all")
-    bounds = np.array([plan.clamp, plan.guard], np.float32)
-    return call(np.array(plan.numbers, np.int32), bounds, *arrays)
+    return call(plan.numbers, np.array([plan.clamp, plan.guard], np.float32), *arrays)

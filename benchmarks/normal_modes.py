@@ -1,4 +1,4 @@
-"""Accuracy and rate of the normal-mode engine on SWellEx-96, beside KRAKEN's.
+"""Accuracy and rate of the normal-mode engine on SWellEx-96, beside KRAKEN's and pykrak's.
 
     python benchmarks/normal_modes.py [--quick] [--out rows.jsonl] [--figures docs/figures]
 
@@ -6,7 +6,9 @@ Writes one JSON row per measurement: commit, machine, seed, seconds to compile a
 against the stored KRAKEN pressures (120 points per wavelength) and against a mesh so fine that it counts as exact;
 the rate is wall time and CPU time per environment of seven frequencies, on one thread and on all cores. KRAKEN's rate
 is measured where its programs are on PATH, else the figure measured when the reference was made (60 ms of CPU) stands
-in. The time to compile is that of the first call in a new process, with Numba's cache empty (warm under --quick).
+in. pykrak, which keeps nothing it compiled, is measured in the full form where it is installed and runs: up to 3.0.1
+that takes NumPy before 2.4. The time to compile is that of the first call in a new process, with Numba's cache empty
+(warm under --quick).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +30,7 @@ from isr.problems.geoacoustics import (
     FREQUENCIES,
     TASK_2,
     TRUTH,
+    Environment,
     Mesh,
     kraken_reference,
     modes,
@@ -42,6 +46,8 @@ MESHES = {
 }
 EXACT = Mesh(20, (1, 2, 3, 4), decay=16)
 KRAKEN_CPU_MS = 60.0
+# KRAKEN's usual density, and one at which pykrak comes about as close as our default mesh.
+PYKRAK_POINTS = (20, 60)
 
 
 def main() -> None:
@@ -66,6 +72,7 @@ def main() -> None:
     }
     n = 200 if arguments.quick else 4000
     rows = [*accuracy_rows(), *rate_rows(n, arguments.seed), kraken_row()]
+    rows += pykrak_rows(10, arguments.seed, quick=arguments.quick)
     for row in rows:
         line = json.dumps(common | row)
         print(line, flush=True)
@@ -93,25 +100,22 @@ def first_call_seconds(fresh: bool) -> float:
 
 def accuracy_rows() -> list[dict]:
     """Relative L2 errors of the four reference environments, for several meshes."""
+    environments, kraken, exact = references()
+    rows = []
+    for name, mesh in MESHES.items():
+        seconds, found = _timed(lambda mesh=mesh: pressure(environments, FREQUENCIES, mesh=mesh, n_jobs=1))
+        row = {"measure": "accuracy", "mesh": name, "run_seconds": round(seconds, 4)}
+        rows.append(row | _errors(found, kraken, exact))
+    return rows
+
+
+def references() -> tuple[list[Environment], np.ndarray, np.ndarray]:
+    """The four reference environments with KRAKEN's pressures and those of a mesh that counts as exact."""
     table = kraken_reference()
     parameters = list(dict.fromkeys(map(tuple, table[:, :4])))
     kraken = (table[:, 6] + 1j * table[:, 7]).reshape(len(parameters), len(FREQUENCIES), -1)
     environments = [swellex96(*row) for row in parameters]
-    exact = pressure(environments, FREQUENCIES, mesh=EXACT)
-    rows = []
-    for name, mesh in MESHES.items():
-        seconds, found = _timed(lambda mesh=mesh: pressure(environments, FREQUENCIES, mesh=mesh, n_jobs=1))
-        rows.append(
-            {
-                "measure": "accuracy",
-                "mesh": name,
-                "run_seconds": round(seconds, 4),
-                "worst_error_against_kraken": float(max(map(_relative, found - kraken, kraken))),
-                "worst_error_against_kraken_one_frequency": _worst_by_frequency(found - kraken, kraken),
-                "worst_error_against_fine_mesh": float(max(map(_relative, found - exact, exact))),
-            }
-        )
-    return rows
+    return environments, kraken, pressure(environments, FREQUENCIES, mesh=EXACT)
 
 
 def rate_rows(n: int, seed: int) -> list[dict]:
@@ -149,6 +153,51 @@ def kraken_row() -> dict:
         return row | {"skipped": "kraken.exe and field.exe are not on PATH"}
     seconds, _ = _timed(lambda: pressure(swellex96(), FREQUENCIES, engine="kraken", mesh=Mesh(20)))
     return row | {"wall_ms_per_environment": round(1e3 * seconds, 3)}
+
+
+def pykrak_rows(n: int, seed: int, *, quick: bool) -> list[dict]:
+    """Accuracy and rate of pykrak for two meshes, or one row that says why there are none."""
+    row: dict = {"measure": "baseline", "engine": "pykrak"}
+    try:
+        row["peer_versions"] = {"pykrak": version("pykrak")}
+    except PackageNotFoundError:
+        return [row | {"skipped": "it is not installed"}]
+    row["numpy"] = np.__version__
+    if quick:
+        return [row | {"skipped": "it compiles for some 20 s in every process; run without --quick"}]
+    try:
+        return [row | _pykrak(points, n, seed) for points in PYKRAK_POINTS]
+    except Exception as error:  # what it raises with versions it does not know is the answer
+        reason = str(error).strip().partition("\n")[0]
+        return [row | {"skipped": f"{type(error).__name__}: {reason}"}]
+
+
+def _pykrak(points: int, n: int, seed: int) -> dict:
+    from peers import pykrak_modes
+
+    def solve(environments):
+        return np.array(
+            [pykrak_modes.pressure(e, FREQUENCIES, points_per_wavelength=points) for e in environments]
+        )
+
+    environments, kraken, exact = references()
+    parameters = TASK_2.sample(n, np.random.default_rng(seed))
+    first, _ = _timed(lambda: solve(swellex96(*p) for p in parameters))
+    before = time.process_time()
+    seconds, found = _timed(lambda: solve(swellex96(*p) for p in parameters))
+    cpu = time.process_time() - before
+    return {
+        "mesh": f"{points} points per wavelength",
+        "threads": 1,
+        "environments": n,
+        "failures": int((~np.isfinite(found).all(axis=(1, 2))).sum()),
+        "compile_seconds": round(max(first - seconds, 0.0), 3),
+        "run_seconds": round(seconds, 3),
+        "wall_ms_per_environment": round(1e3 * seconds / n, 4),
+        "cpu_ms_per_environment": round(1e3 * cpu / n, 4),
+        "times_kraken_per_core": round(KRAKEN_CPU_MS / (1e3 * cpu / n), 3),
+        **_errors(solve(environments), kraken, exact),
+    }
 
 
 def draw(folder: Path) -> None:
@@ -197,6 +246,14 @@ def draw(folder: Path) -> None:
         axes.axhline(depth, color="#5b4a32", lw=0.8)
     axes.set(ylim=(290, 0), ylabel="depth (m)", xticks=[])
     figure.savefig(folder / "geoacoustics_modes.png", dpi=110)
+
+
+def _errors(found: np.ndarray, kraken: np.ndarray, exact: np.ndarray) -> dict[str, float]:
+    return {
+        "worst_error_against_kraken": float(max(map(_relative, found - kraken, kraken))),
+        "worst_error_against_kraken_one_frequency": _worst_by_frequency(found - kraken, kraken),
+        "worst_error_against_fine_mesh": float(max(map(_relative, found - exact, exact))),
+    }
 
 
 def _worst_by_frequency(error: np.ndarray, truth: np.ndarray) -> float:

@@ -137,8 +137,7 @@ def _train(
     if settings.joint:
         y = {"noise": (1.0,) * rows.n_observed}
     flows = [build_flow(k, rows.dim, architecture=shape, rows=rows.train, **y) for k in keys[1:]]
-    # The permutations are part of the structure and must be the same for all members.
-    flows = [_with_structure_of(flows[0], f) for f in flows]
+    # The permutations are part of the structure: those of the first serve all members, which are told by weights alone.
     weights = np.stack([np.asarray(flatten(f)[0], dtype=np.float32) for f in flows])
     _, restore = flatten(flows[0])
     peaks = (phase.peak for phase in settings.schedule.phases if phase.n_epochs)
@@ -169,11 +168,6 @@ def _settled(member: Flow, rows: Rows) -> Flow:
 
 def _latents(flow: Flow, x: jax.Array) -> jax.Array:
     return flow.latent_columns(x)[0]
-
-
-def _with_structure_of(first: Any, other: Any) -> Any:
-    _, restore = flatten(first)
-    return restore(flatten(other)[0])
 
 
 def penalised(flow: Flow) -> np.ndarray:

@@ -127,14 +127,7 @@ static void run_net_back(const Plan *p, const Net *net, const float *weights, fl
                 d = dg;
             }
             outer(dweights + matrix, d, tape->seen[s] + read * nv, rows, columns, nv);
-            if (p->with_bias) {
-                float *dbias = dweights + bias_at(p, net, layer, s);
-                for (int r = 0; r < rows; r++) {
-                    V sum = d[r * nv];
-                    for (int j = 1; j < nv; j++) sum += d[r * nv + j];
-                    dbias[r] += total(sum);
-                }
-            }
+            if (p->with_bias) add_up(dweights + bias_at(p, net, layer, s), d, rows, nv);
             multiply(dseen + read * nv, weights + matrix, 1, columns, 0, 1, d, columns, rows, nv);
         }
         for (int i = 0; i < net->n_in * nv; i++) din[i] = s ? din[i] + dseen[i] : dseen[i];

@@ -104,12 +104,32 @@ INLINE V square_root(V x) {
     return root;
 }
 
+typedef float Four __attribute__((vector_size(16)));
+typedef int32_t FourPlaces __attribute__((vector_size(16)));
+
+#ifdef __clang__
+#define TAKEN(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define TAKEN(a, b, ...) __builtin_shuffle(a, b, (FourPlaces){__VA_ARGS__})
+#endif
+
+INLINE Four folded(V x) {
+    union { V whole; Four part[LANES / 4]; } u = {x};
+    Four sum = u.part[0];
+    for (int i = 1; i < LANES / 4; i++) sum += u.part[i];
+    return sum;
+}
+
 INLINE float total(V x) {
-    union { V whole; float lane[LANES]; } u = {x};
-    float sum[4] = {0};
-    for (int i = 0; i < LANES; i += 4)
-        for (int k = 0; k < 4; k++) sum[k] += u.lane[i + k];
+    Four sum = folded(x);
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+/* The totals of four vectors, which take half the instructions of one after the other. */
+INLINE Four totals(const V x[4]) {
+    Four a = folded(x[0]), b = folded(x[1]), c = folded(x[2]), d = folded(x[3]);
+    Four ab = TAKEN(a, b, 0, 4, 1, 5) + TAKEN(a, b, 2, 6, 3, 7), cd = TAKEN(c, d, 0, 4, 1, 5) + TAKEN(c, d, 2, 6, 3, 7);
+    return TAKEN(ab, cd, 0, 1, 4, 5) + TAKEN(ab, cd, 2, 3, 6, 7);
 }
 
 /* Units of a layer ---------------------------------------------------------------------------------------------- */
@@ -199,8 +219,15 @@ INLINE void outer_block(const int R, const int C, float *dW, int width, const V 
 #pragma GCC unroll 16
         for (int k = 0; k < R * C; k++) sum[k] += dg[k / C * nv + j] * h[k % C * nv + j];
     }
-#pragma GCC unroll 16
-    for (int k = 0; k < R * C; k++) dW[k / C * width + k % C] += total(sum[k]);
+    int k = 0;
+#pragma GCC unroll 4
+    for (; k + 4 <= R * C; k += 4) {
+        Four found = totals(sum + k);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) dW[(k + i) / C * width + (k + i) % C] += found[i];
+    }
+#pragma GCC unroll 3
+    for (; k < R * C; k++) dW[k / C * width + k % C] += total(sum[k]);
 }
 
 INLINE void outer_rows(const int R, const int C, float *dW, const V *restrict dg, const V *restrict h, int columns, int nv) {
@@ -214,4 +241,16 @@ static void outer(float *dW, const V *restrict dg, const V *restrict h, int rows
     int r = 0;
     for (; r + 4 <= rows; r += 4) outer_rows(4, MOST_SUMS / 4, dW + r * columns, dg + r * nv, h, columns, nv);
     for (; r < rows; r++) outer_rows(1, MOST_SUMS / 2, dW + r * columns, dg + r * nv, h, columns, nv);
+}
+
+/* dbias[r] += sum over samples of dg[r] */
+static void add_up(float *dbias, const V *restrict dg, int rows, int nv) {
+    for (int r = 0; r < rows; r += 4) {
+        V sum[4] = {{0}};
+        int n = rows - r < 4 ? rows - r : 4;
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < nv; j++) sum[i] += dg[(r + i) * nv + j];
+        Four found = totals(sum);
+        for (int i = 0; i < n; i++) dbias[r + i] += found[i];
+    }
 }

@@ -88,13 +88,17 @@ class Phase(NamedTuple):
     ramp: float = 0.05
 
 
+# Longer gradients are shortened to this length: by hand, because their length also tells whether all is finite.
 CLIP = 1.0
 # Programs of so many kinds of fits are kept: rounds, folds and repeats share theirs.
 MOST_KEPT = 16
+# Members whose losses one call works out, where their values for all rows do not fill the memory.
+EVALUATED_TOGETHER = 8
+MOST_ROWS_TOGETHER = 20_000
 
 
 # The learning rate is no part of it: rates come in with every epoch, so that all phases share one compiled program.
-TRANSFORM = optax.chain(optax.clip_by_global_norm(CLIP), optax.scale_by_adam())
+ADAM = optax.scale_by_adam()
 
 
 def rates(phase: Phase, n_steps: int) -> Float[np.ndarray, " steps"]:
@@ -109,7 +113,7 @@ def rates(phase: Phase, n_steps: int) -> Float[np.ndarray, " steps"]:
 
 def start(weights: Float[np.ndarray, "members n"]) -> State:
     """Return the state at the beginning of a phase, whose moments are zero."""
-    like = jax.eval_shape(jax.vmap(TRANSFORM.init), weights)
+    like = jax.eval_shape(jax.vmap(ADAM.init), weights)
     moments = jax.tree.map(lambda moment: on_device(np.zeros(moment.shape, moment.dtype)), like)
     return State(on_device(weights), moments, on_device(np.zeros(len(weights), np.int32)))
 
@@ -148,9 +152,10 @@ def make_epoch(
         (_, fit), gradient = jax.value_and_grad(loss_of, has_aux=True)(
             raw, strength, mask, penalised, batch, key, moment
         )
-        fine = jnp.isfinite(fit) & jnp.all(jnp.isfinite(gradient))
+        norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
+        fine = jnp.isfinite(fit) & jnp.isfinite(norm)
         with jax.numpy_dtype_promotion("standard"):  # Optax mixes its step count with floats
-            update, new_moments = TRANSFORM.update(jnp.where(fine, gradient, 0.0), moments, raw)
+            update, new_moments = ADAM.update(gradient * (CLIP / jnp.maximum(norm, CLIP)), moments, raw)
         new_raw = raw - moment.rate * update
         keep = partial(jnp.where, fine)
         moments = jax.tree.map(keep, new_moments, moments)
@@ -197,16 +202,27 @@ def one_kernel_after_the_other() -> dict[str, str]:
 
 @lru_cache(maxsize=MOST_KEPT)
 def make_evaluate(objective: Objective, penalty: AbstractPenalty) -> Callable:
-    """Return the function giving each member's mean loss over all of ``data``, without penalty."""
+    """Return the function giving each member's mean loss over all of ``data``, without penalty.
 
-    @jax.jit
+    Members are taken in groups of ``size``, the last one filled up, so that populations of any size share a program.
+    """
+
     def member(raw: Float[Array, " n"], mask, data: Data, key, noise):
         n = mask.shape[-1]
         return objective(penalty.gate(raw[:n] * mask, raw[n:], None), data, key, Moment(0, 0.0, noise))
 
-    # One after the other, so that populations of any size share a program.
-    def evaluate(raw: Float[Array, "members n"], masks, data: Data, key, noise=None) -> np.ndarray:
-        losses = [member(one, mask, data, key, noise) for one, mask in zip(raw, masks, strict=True)]
-        return np.array([float(loss) for loss in losses])
+    several = jax.jit(jax.vmap(member, in_axes=(0, 0, None, None, None)))
+
+    def evaluate(
+        raw: Float[np.ndarray, "members n"], masks: np.ndarray, data: Data, key, noise=None, *, size: int = 1
+    ) -> np.ndarray:
+        filled = np.minimum(np.arange(-(-len(raw) // size) * size), len(raw) - 1).reshape(-1, size)
+        losses = [several(raw[group], masks[group], data, key, noise) for group in filled]
+        return np.concatenate(losses).astype(float)[: len(raw)]
 
     return evaluate
+
+
+def evaluated_together(n_members: int, n_rows: int) -> int:
+    """Return how many members of a population are evaluated at once, to the end of its training."""
+    return EVALUATED_TOGETHER if n_members > 1 and n_rows <= MOST_ROWS_TOGETHER else 1

@@ -29,6 +29,7 @@ from isr.training.loop import (
     Objective,
     Phase,
     State,
+    evaluated_together,
     make_epoch,
     make_evaluate,
     rates,
@@ -177,6 +178,7 @@ class _Run:
         self.n_gates = schedule.penalty.n_gates * self.n
         self.penalised = on_device(np.ones(self.n) if penalised is None else penalised, np.float32)
         self.evaluate = make_evaluate(objective, schedule.penalty)
+        self.together = evaluated_together(len(weights), next(iter(held_out.values())).shape[-1])
         self.epoch = make_epoch(objective, schedule.penalty, mesh=self.mesh)
         self.orders = Orders(n_rows=self.n_rows, batch_size=schedule.batch_size, n_steps=self.n_steps)
         self.history = History()
@@ -250,7 +252,7 @@ class _Run:
     def _held_out(self, weights: jax.Array | np.ndarray, masks: np.ndarray) -> np.ndarray:
         key = fold_in(self.key, 1 << 20)
         key, noise = everywhere((key, self.noise), self.mesh)
-        return self.evaluate(np.asarray(weights), masks, self.held_out, key, noise)
+        return self.evaluate(np.asarray(weights), masks, self.held_out, key, noise, size=self.together)
 
     def _keep_checkpoint(self, *, now: bool | None = None) -> None:
         if now is None:

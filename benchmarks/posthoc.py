@@ -1,6 +1,6 @@
 """Equations by training them, beside equations fitted afterwards to a trained network.
 
-    python benchmarks/posthoc.py [--out rows.jsonl] [--only funnel]
+    python benchmarks/posthoc.py [--quick] [--out rows.jsonl] [--only funnel]
 
 Laws of two variables that one coupling block can express exactly. *isr*: `isr.SymbolicFlow`, whose subnetworks are
 equations from the start, with one library for all laws. *MLP + pyoperon*: the same flow with leaky-ReLU subnetworks

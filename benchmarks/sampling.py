@@ -49,8 +49,11 @@ def cases(quick: bool) -> list[Case]:
         for cores in ((1,) if quick else (1, 2))
         for name in (QUICK_FLOWS if quick else FLOWS)
     ]
-    forms = ("isr cISR, single precision", f"isr cISR, {SPARSE}, generated C", "isr cISR, generated C")
     # A C compiler takes a minute for the five thousand constants of the dense flow.
+    forms = (
+        "isr cISR, single precision", f"isr cISR, {SPARSE}, generated C", "isr cISR, generated C",
+        "isr cINN, single precision",
+    )  # fmt: skip
     return [*found, *(Case({"flow": form}) for form in (forms[:2] if quick else forms))]
 
 

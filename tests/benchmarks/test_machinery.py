@@ -12,6 +12,7 @@ import targets
 from harness import Case
 from isr.cli import bench
 from isr.reproduce import records
+from sections import front
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPT = '''"""A benchmark of nothing."""
@@ -157,3 +158,10 @@ def test_the_quick_form_has_fewer_cases_than_the_full_one(name):
     assert all(isinstance(case, Case) for case in [*quick, *full])
     assert 0 < len(quick) <= len(full)
     assert json.dumps([case.options for case in full])
+
+
+def test_a_front_holds_what_none_beats_at_the_same_cost_or_a_lower_one():
+    errors = {(1, "a"): 0.9, (1, "b"): 0.7, (3, "a"): 0.4, (3, "b"): 0.8, (10, "a"): 0.3, (10, "b"): 0.5}
+    rows = [{"budget": b, "flow": name, "c2st": error} for (b, name), error in errors.items()]
+    found = [(r["budget"], r["flow"]) for r in front(rows, "budget", "c2st")]
+    assert found == [(1, "b"), (3, "a")]  # 0.4 and 0.3 are both those of exact draws

@@ -48,7 +48,7 @@ def test_without_a_clone_the_command_says_where_benchmarks_are(run, monkeypatch,
     assert "there is no folder of benchmarks: they come with the repository" in outcome.err
 
 
-PEERS = "bayesflow flowjax freia gplearn nflows normflows pykan pyoperon pyyaml sbi torch tqdm zuko"
+PEERS = "bayesflow flowjax freia gplearn nflows normflows pykan pykrak pyoperon pyyaml sbi torch tqdm zuko"
 
 
 def test_missing_peers_are_those_of_the_extra():

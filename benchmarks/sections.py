@@ -68,9 +68,11 @@ def training(rows: list[Row]) -> str:
     steps = matching(rows, part="step")
     for name, variant, cores in dict.fromkeys((r["flow"], r.get("variant"), r["cores"]) for r in steps):
         mine = matching(steps, flow=name, variant=variant, cores=cores)
-        times = [number(mine, "cpu_ms_best", batch_size=batch) for batch in (100, 1000)]
+        # Where a call's work is done by several threads, their time is not all read when it ends: no least of it then.
+        field = "cpu_ms_best" if cores == 1 else "cpu_ms"
+        times = [number(mine, field, batch_size=batch) for batch in (100, 1000)]
         ours = [
-            number(steps, "cpu_ms_best", flow="isr cISR", variant=None, cores=cores, batch_size=b)
+            number(steps, field, flow="isr cISR", variant=None, cores=cores, batch_size=b)
             for b in (100, 1000)
         ]
         ratios = [None if t is None or o is None else t / o for t, o in zip(times, ours, strict=True)]

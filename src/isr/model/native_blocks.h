@@ -179,8 +179,20 @@ static void tile_inverse_back(Work *w, const float *weights, float *dweights, in
 
 /* In front of a block ------------------------------------------------------------------------------------------- */
 
-/* Turns a matrix into its inverse and returns the logarithm of its determinant's absolute value (Gauss and Jordan). */
-static double invert(double *a, int n) {
+static void take_off(double *restrict row, const double *restrict other, double factor, int from, int n) {
+    for (int c = from; c < n; c++) row[c] -= factor * other[c];
+}
+
+static void swap_rows(double *a, double *b, int n) {
+    for (int c = 0; c < n; c++) {
+        double passing = a[c];
+        a[c] = b[c], b[c] = passing;
+    }
+}
+
+/* Returns the logarithm of the absolute value of a matrix's determinant (Gauss), and turns the matrix into its inverse
+   where that is asked for (Jordan). */
+static double eliminate(double *a, int n, int with_inverse) {
     double log_det = 0.0;
     int pivots[n];
     for (int k = 0; k < n; k++) {
@@ -188,37 +200,40 @@ static double invert(double *a, int n) {
         for (int r = k + 1; r < n; r++)
             if (fabs(a[r * n + k]) > fabs(a[best * n + k])) best = r;
         pivots[k] = best;
-        for (int c = 0; best != k && c < n; c++) {
-            double swapped = a[k * n + c];
-            a[k * n + c] = a[best * n + c], a[best * n + c] = swapped;
-        }
-        double pivot = a[k * n + k];
+        double *row = a + k * n;
+        if (best != k) swap_rows(row, a + best * n, n);
+        double pivot = row[k];
         log_det += log(fabs(pivot));
-        a[k * n + k] = 1.0;
-        for (int c = 0; c < n; c++) a[k * n + c] /= pivot;
+        if (!with_inverse) {
+            for (int r = k + 1; r < n; r++) take_off(a + r * n, row, a[r * n + k] / pivot, k + 1, n);
+            continue;
+        }
+        row[k] = 1.0;
+        for (int c = 0; c < n; c++) row[c] /= pivot;
         for (int r = 0; r < n; r++) {
             if (r == k) continue;
             double factor = a[r * n + k];
             a[r * n + k] = 0.0;
-            for (int c = 0; c < n; c++) a[r * n + c] -= factor * a[k * n + c];
+            take_off(a + r * n, row, factor, 0, n);
         }
     }
-    for (int k = n - 1; k >= 0; k--)
+    for (int k = n - 1; with_inverse && k >= 0; k--)
         for (int r = 0; pivots[k] != k && r < n; r++) {
-            double swapped = a[r * n + k];
-            a[r * n + k] = a[r * n + pivots[k]], a[r * n + pivots[k]] = swapped;
+            double passing = a[r * n + k];
+            a[r * n + k] = a[r * n + pivots[k]], a[r * n + pivots[k]] = passing;
         }
     return log_det;
 }
 
 static float *inverse_of(const Work *w, int block) { return w->inverses + (size_t)block * w->plan.dim * w->plan.dim; }
 
-static void invert_all(Work *w, const float *weights) {
+/* Log-determinants of the matrices of all blocks and, where asked for, their inverses. */
+static void solve_all(Work *w, const float *weights, int with_inverse) {
     int n = w->plan.with_matrix ? w->plan.dim * w->plan.dim : 0;
     for (int block = 0; block < w->plan.n_blocks; block++) {
         for (int i = 0; i < n; i++) w->scratch[i] = weights[block * w->n_weights + i];
-        w->log_dets[block] = n ? (float)invert(w->scratch, w->plan.dim) : 0.0f;
-        for (int i = 0; i < n; i++) inverse_of(w, block)[i] = (float)w->scratch[i];
+        w->log_dets[block] = n ? (float)eliminate(w->scratch, w->plan.dim, with_inverse) : 0.0f;
+        for (int i = 0; with_inverse && i < n; i++) inverse_of(w, block)[i] = (float)w->scratch[i];
     }
 }
 

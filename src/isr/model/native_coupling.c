@@ -104,7 +104,7 @@ static XLA_FFI_Error *map(XLA_FFI_CallFrame *frame, int forward) {
     for (int64_t member = 0; member < given.members; member++) {
         const float *weights = given.weights + member * given.n_weights;
         int64_t at = member * dim * given.n;
-        invert_all(&w, weights);
+        solve_all(&w, weights, !forward);
         for (int64_t start = 0; start < given.n; start += TILE * LANES) {
             int m = tile_length(given.n - start), nv = (m + LANES - 1) / LANES;
             load(w.from, given.x + at, dim, given.n, start, m, nv, 1);
@@ -140,7 +140,7 @@ static XLA_FFI_Error *map_back(XLA_FFI_CallFrame *frame, int forward) {
         float *dw = dweights + member * given.n_weights;
         int64_t at = member * dim * given.n, at_condition = member * n_condition * given.n_conditions;
         double log_det_sum = 0.0;
-        invert_all(&w, weights);
+        solve_all(&w, weights, 1);
         for (int64_t start = 0; start < given.n; start += TILE * LANES) {
             int m = tile_length(given.n - start), nv = (m + LANES - 1) / LANES;
             load_condition(&w, given.condition + at_condition, given.n_conditions, start, m, nv);

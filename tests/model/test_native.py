@@ -50,6 +50,15 @@ CASES = {
     "no bias": Shape(architecture=Architecture(1, 2, library={"id": 3, "sin2pi": 2})),
     "no clamp, no guard": Shape(architecture=Architecture(1, 2, clamp=None, guard=None)),
     "tight clamp and guard": Shape(architecture=Architecture(1, 2, clamp=0.5, guard=0.7)),
+    "one condition, beyond the guard and read at the end": Shape(
+        one_condition=True, n=150, architecture=Architecture(1, 2, guard=0.1, skip=True)
+    ),
+    "one condition, no bias": Shape(
+        one_condition=True, architecture=Architecture(1, 2, library={"id": 3, "sin2pi": 2})
+    ),
+    "products before others": Shape(
+        architecture=Architecture(1, 2, library={"constant": 1, "product": 3, "id": 1, "square": 2, "sin": 2})
+    ),
     "leaky ReLUs": Shape(architecture=Architecture(1, 2, subnet="mlp", width=19)),
     **{
         name: Shape(architecture=Architecture(1, 2, library={"constant": 1, "id": 1, name: 3}))

@@ -16,12 +16,16 @@ typedef struct {
     Net net[2];
     Tape tape[2];
     V *from, *x, *condition, *factor[2], *clamp_slope[2], *z, *log_det;
-    V *dz, *dlog_det, *dx, *dcondition, *d_out[STACK], *din, *dseen, *g;
+    V *dz, *dlog_det, *dx, *dcondition, *d_out[STACK], *dg, *din, *dseen;
     size_t n_weights;             /* of a block */
     float *inverses, *log_dets;   /* of the matrices of all blocks */
+    float *biases;                /* of first layers with a shared condition in them, of all blocks */
+    const float *folded;          /* those of the block at work; 0 where samples have conditions of their own */
     double *scratch;              /* where a matrix is inverted */
     void *memory;
 } Work;
+
+static size_t n_folded(const Plan *p) { return (size_t)2 * STACK * p->rows; }
 
 static size_t lay_out(Work *w, V *memory, int with_gradient) {
     const Plan *p = &w->plan;
@@ -33,10 +37,9 @@ static size_t lay_out(Work *w, V *memory, int with_gradient) {
     TAKE(w->z, p->dim);
     TAKE(w->condition, p->n_condition);
     TAKE(w->log_det, 1);
-    TAKE(w->g, p->rows);
     for (int k = 0; k < 2; k++) {
         for (int s = 0; s < STACK; s++) {
-            TAKE(w->tape[k].seen[s], w->net[k].n_in + p->n_layers * p->units);
+            TAKE(w->tape[k].seen[s], w->net[k].n_in + (p->n_layers - 1) * p->units + p->rows);
             TAKE(w->tape[k].slope[s], with_gradient ? p->n_layers * p->rows : 0);
             TAKE(w->tape[k].out[s], w->net[k].n_out);
         }
@@ -48,6 +51,7 @@ static size_t lay_out(Work *w, V *memory, int with_gradient) {
         TAKE(w->dx, p->dim);
         TAKE(w->dcondition, p->n_condition);
         TAKE(w->dlog_det, 1);
+        TAKE(w->dg, p->rows);
         TAKE(w->din, widest_in);
         TAKE(w->dseen, widest_in + p->n_layers * p->units);
         for (int s = 0; s < STACK; s++) TAKE(w->d_out[s], p->dim);
@@ -57,7 +61,8 @@ static size_t lay_out(Work *w, V *memory, int with_gradient) {
     float *numbers = memory ? (float *)(memory + used) : 0;
     w->inverses = numbers;
     w->log_dets = numbers ? numbers + p->n_blocks * n_numbers : 0;
-    size_t bytes = used * sizeof(V) + sizeof(float) * p->n_blocks * (n_numbers + 1);
+    w->biases = numbers ? w->log_dets + p->n_blocks : 0;
+    size_t bytes = used * sizeof(V) + sizeof(float) * p->n_blocks * (n_numbers + 1 + n_folded(p));
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     w->scratch = memory ? (double *)((char *)memory + bytes) : 0;
     bytes += sizeof(double) * n_numbers;
@@ -78,42 +83,48 @@ static int open_work(Work *w, const int32_t *plan, const float *bounds, int with
     return 1;
 }
 
+/* A condition that all samples share enters the biases of all blocks once. */
+static void fold_all(Work *w, const float *weights, const float *condition) {
+    for (int block = 0; block < w->plan.n_blocks; block++)
+        for (int k = 0; k < 2; k++)
+            fold_condition(&w->plan, &w->net[k], weights + block * w->n_weights, condition,
+                           w->biases + block * n_folded(&w->plan) + k * STACK * w->plan.rows);
+}
+
 /* Log-scale and shift from `half` and the condition: leaves exp(sign * s) in factor, adds sign * s to the log-det. */
 static void scale_and_shift(Work *w, int k, const V *half, const float *weights, float sign, int with_gradient, int nv) {
     const Plan *p = &w->plan;
     const Net *net = &w->net[k];
     int n_half = net->n_in - p->n_condition;
     V *inputs = w->tape[k].seen[0];
-    for (int i = 0; i < net->n_in * nv; i++) {
-        V value = i < n_half * nv ? half[i] : w->condition[i - n_half * nv];
-        inputs[i] = p->guard > 0 ? at_least(at_most(value, p->guard), -p->guard) : value;
-    }
-    run_net(p, net, weights, &w->tape[k], with_gradient, w->g, nv);
+    EACH (i, 0, n_half) inputs[i] = guarded(p, half[i]);
+    EACH (i, 0, p->n_condition) inputs[i + n_half * TILE] = guarded(p, w->condition[i]);
+    const float *folded = w->folded ? w->folded + k * STACK * p->rows : 0;
+    run_net(p, net, weights, folded, &w->tape[k], with_gradient, nv);
     V *s = w->tape[k].out[0];
     int is_small = p->clamp > 0 && p->clamp < 80;
     float inverse_clamp = 1.0f / p->clamp;
-    for (int r = 0, i = 0; r < net->n_out; r++)
-        for (int j = 0; j < nv; j++, i++) {
-            V value = s[i];
-            if (p->clamp > 0) {
-                V ratio = value * inverse_clamp;
-                value = (p->clamp * 0.636619772f) * arctangent(ratio);
-                if (with_gradient) w->clamp_slope[k][i] = 0.636619772f / (1.0f + ratio * ratio);
-            }
-            w->factor[k][i] = is_small ? exponential_within(sign * value) : exponential(sign * value);
-            w->log_det[j] += sign * value;
+    EACH (i, 0, net->n_out) {
+        V value = s[i];
+        if (p->clamp > 0) {
+            V ratio = value * inverse_clamp;
+            value = (p->clamp * 0.636619772f) * arctangent(ratio);
+            if (with_gradient) w->clamp_slope[k][i] = 0.636619772f / (1.0f + ratio * ratio);
         }
+        w->factor[k][i] = is_small ? exponential_within(sign * value) : exponential(sign * value);
+        w->log_det[i % TILE] += sign * value;
+    }
 }
 
 /* The gradient of the network from that of log-scale (in d_out[0]) and shift; adds to `dhalf` and the condition's. */
 static void scale_and_shift_back(Work *w, int k, const V *half, V *dhalf, const float *weights, float *dweights, int nv) {
     const Plan *p = &w->plan;
     const Net *net = &w->net[k];
-    int n_half = (net->n_in - p->n_condition) * nv;
+    int n_half = (net->n_in - p->n_condition) * TILE;
     if (p->clamp > 0)
-        for (int i = 0; i < net->n_out * nv; i++) w->d_out[0][i] *= w->clamp_slope[k][i];
-    run_net_back(p, net, weights, dweights, &w->tape[k], w->d_out, w->din, w->dseen, w->g, nv);
-    for (int i = 0; i < net->n_in * nv; i++) {
+        EACH (i, 0, net->n_out) w->d_out[0][i] *= w->clamp_slope[k][i];
+    run_net_back(p, net, weights, dweights, &w->tape[k], w->d_out, w->din, w->dseen, w->dg, nv);
+    EACH (i, 0, net->n_in) {
         V raw = i < n_half ? half[i] : w->condition[i - n_half], d = w->din[i];
         if (p->guard > 0) d = where_inside(raw, -p->guard, p->guard, d);
         if (i < n_half) dhalf[i] += d;
@@ -123,28 +134,28 @@ static void scale_and_shift_back(Work *w, int k, const V *half, V *dhalf, const 
 
 /* x to z: v1 = u1 exp(s1(u2)) + t1(u2), o2 = u2 exp(s2(v1)) + t2(v1) */
 static void tile_forward(Work *w, const float *weights, int with_gradient, int nv) {
-    int split = w->plan.split * nv, all = w->plan.dim * nv;
+    int n_split = w->plan.split, dim = w->plan.dim, split = n_split * TILE;
     V *x = w->x, *z = w->z;
     scale_and_shift(w, 0, x + split, weights, 1.0f, with_gradient, nv);
-    for (int i = 0; i < split; i++) z[i] = x[i] * w->factor[0][i] + w->tape[0].out[1][i];
+    EACH (i, 0, n_split) z[i] = x[i] * w->factor[0][i] + w->tape[0].out[1][i];
     scale_and_shift(w, 1, z, weights, 1.0f, with_gradient, nv);
-    for (int i = split; i < all; i++) z[i] = x[i] * w->factor[1][i - split] + w->tape[1].out[1][i - split];
+    EACH (i, n_split, dim) z[i] = x[i] * w->factor[1][i - split] + w->tape[1].out[1][i - split];
 }
 
 static void tile_forward_back(Work *w, const float *weights, float *dweights, int nv) {
-    int split = w->plan.split * nv, all = w->plan.dim * nv;
+    int n_split = w->plan.split, dim = w->plan.dim, split = n_split * TILE;
     V *x = w->x, *dz = w->dz, *dx = w->dx;
-    for (int i = split; i < all; i++) {
+    EACH (i, n_split, dim) {
         V d = dz[i] * w->factor[1][i - split];
         dx[i] = d;
-        w->d_out[0][i - split] = d * x[i] + w->dlog_det[i % nv];
+        w->d_out[0][i - split] = d * x[i] + w->dlog_det[i % TILE];
         w->d_out[1][i - split] = dz[i];
     }
     scale_and_shift_back(w, 1, w->z, dz, weights, dweights, nv);
-    for (int i = 0; i < split; i++) {
+    EACH (i, 0, n_split) {
         V d = dz[i] * w->factor[0][i];
         dx[i] = d;
-        w->d_out[0][i] = d * x[i] + w->dlog_det[i % nv];
+        w->d_out[0][i] = d * x[i] + w->dlog_det[i % TILE];
         w->d_out[1][i] = dz[i];
     }
     scale_and_shift_back(w, 0, x + split, dx + split, weights, dweights, nv);
@@ -152,26 +163,26 @@ static void tile_forward_back(Work *w, const float *weights, float *dweights, in
 
 /* z (in w->x) to x (in w->z): u2 = (o2 - t2(v1)) exp(-s2(v1)), u1 = (v1 - t1(u2)) exp(-s1(u2)) */
 static void tile_inverse(Work *w, const float *weights, int with_gradient, int nv) {
-    int split = w->plan.split * nv, all = w->plan.dim * nv;
+    int n_split = w->plan.split, dim = w->plan.dim, split = n_split * TILE;
     V *z = w->x, *x = w->z;
     scale_and_shift(w, 1, z, weights, -1.0f, with_gradient, nv);
-    for (int i = split; i < all; i++) x[i] = (z[i] - w->tape[1].out[1][i - split]) * w->factor[1][i - split];
+    EACH (i, n_split, dim) x[i] = (z[i] - w->tape[1].out[1][i - split]) * w->factor[1][i - split];
     scale_and_shift(w, 0, x + split, weights, -1.0f, with_gradient, nv);
-    for (int i = 0; i < split; i++) x[i] = (z[i] - w->tape[0].out[1][i]) * w->factor[0][i];
+    EACH (i, 0, n_split) x[i] = (z[i] - w->tape[0].out[1][i]) * w->factor[0][i];
 }
 
 static void tile_inverse_back(Work *w, const float *weights, float *dweights, int nv) {
-    int split = w->plan.split * nv, all = w->plan.dim * nv;
+    int n_split = w->plan.split, dim = w->plan.dim, split = n_split * TILE;
     V *x = w->z, *dx = w->dz, *dz = w->dx;
-    for (int i = 0; i < split; i++) {
+    EACH (i, 0, n_split) {
         dz[i] = dx[i] * w->factor[0][i];
-        w->d_out[0][i] = -dx[i] * x[i] - w->dlog_det[i % nv];
+        w->d_out[0][i] = -dx[i] * x[i] - w->dlog_det[i % TILE];
         w->d_out[1][i] = -dz[i];
     }
     scale_and_shift_back(w, 0, x + split, dx + split, weights, dweights, nv);
-    for (int i = split; i < all; i++) {
+    EACH (i, n_split, dim) {
         dz[i] = dx[i] * w->factor[1][i - split];
-        w->d_out[0][i - split] = -dx[i] * x[i] - w->dlog_det[i % nv];
+        w->d_out[0][i - split] = -dx[i] * x[i] - w->dlog_det[i % TILE];
         w->d_out[1][i - split] = -dz[i];
     }
     scale_and_shift_back(w, 1, w->x, dz, weights, dweights, nv);
@@ -247,7 +258,7 @@ static void mix(Work *w, int block, const float *weights, int nv) {
     if (w->plan.with_matrix)
         multiply(w->x, weights, dim, 1, 0, 0, w->from, dim, dim, nv);
     else
-        for (int r = 0; r < dim; r++) memcpy(w->x + r * nv, w->from + order[r] * nv, sizeof(V) * nv);
+        for (int r = 0; r < dim; r++) memcpy(w->x + r * TILE, w->from + order[r] * TILE, sizeof(V) * nv);
     add_log_det(w, w->log_dets[block], nv);
 }
 
@@ -259,7 +270,7 @@ static void mix_back(Work *w, int block, const float *weights, float *dweights, 
         outer(dweights, w->dx, w->from, dim, dim, nv);
         multiply(w->dz, weights, 1, dim, 0, 0, w->dx, dim, dim, nv);
     } else
-        for (int r = 0; r < dim; r++) memcpy(w->dz + order[r] * nv, w->dx + r * nv, sizeof(V) * nv);
+        for (int r = 0; r < dim; r++) memcpy(w->dz + order[r] * TILE, w->dx + r * TILE, sizeof(V) * nv);
 }
 
 /* From z to `from`. */
@@ -269,7 +280,7 @@ static void unmix(Work *w, int block, int nv) {
     if (w->plan.with_matrix)
         multiply(w->from, inverse_of(w, block), dim, 1, 0, 0, w->z, dim, dim, nv);
     else
-        for (int r = 0; r < dim; r++) memcpy(w->from + order[r] * nv, w->z + r * nv, sizeof(V) * nv);
+        for (int r = 0; r < dim; r++) memcpy(w->from + order[r] * TILE, w->z + r * TILE, sizeof(V) * nv);
     add_log_det(w, -w->log_dets[block], nv);
 }
 
@@ -279,11 +290,11 @@ static void unmix_back(Work *w, int block, float *dweights, int nv) {
     const int32_t *order = w->plan.orders + (size_t)block * dim;
     if (w->plan.with_matrix) {
         multiply(w->dx, inverse_of(w, block), 1, dim, 0, 0, w->dz, dim, dim, nv);
-        for (int i = 0; i < dim * nv; i++) w->dz[i] = -w->dx[i];
+        EACH (i, 0, dim) w->dz[i] = -w->dx[i];
         outer(dweights, w->dz, w->from, dim, dim, nv);
     } else
-        for (int r = 0; r < dim; r++) memcpy(w->dx + r * nv, w->dz + order[r] * nv, sizeof(V) * nv);
-    memcpy(w->dz, w->dx, sizeof(V) * dim * nv);
+        for (int r = 0; r < dim; r++) memcpy(w->dx + r * TILE, w->dz + order[r] * TILE, sizeof(V) * nv);
+    EACH (i, 0, dim) w->dz[i] = w->dx[i];
 }
 
 /* What a change of the log-determinants, summed over all samples, means for the matrices. */

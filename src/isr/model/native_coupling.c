@@ -18,15 +18,15 @@
 /* Columns `start` to `start + m` of `rows` rows; lanes past the end repeat the last one, or hold 0. */
 static void load(V *to, const float *from, int rows, int64_t n, int64_t start, int m, int nv, int repeat) {
     for (int r = 0; r < rows; r++) {
-        float *lanes = (float *)(to + r * nv);
+        float *lanes = (float *)(to + r * TILE);
         const float *row = from + r * n + start;
         memcpy(lanes, row, sizeof(float) * m);
         for (int i = m; i < nv * LANES; i++) lanes[i] = repeat ? row[m - 1] : 0.0f;
     }
 }
 
-static void store(const V *from, float *to, int rows, int64_t n, int64_t start, int m, int nv) {
-    for (int r = 0; r < rows; r++) memcpy(to + r * n + start, from + r * nv, sizeof(float) * m);
+static void store(const V *from, float *to, int rows, int64_t n, int64_t start, int m) {
+    for (int r = 0; r < rows; r++) memcpy(to + r * n + start, from + r * TILE, sizeof(float) * m);
 }
 
 static void load_condition(Work *w, const float *condition, int64_t n, int64_t start, int m, int nv) {
@@ -34,8 +34,7 @@ static void load_condition(Work *w, const float *condition, int64_t n, int64_t s
         load(w->condition, condition, w->plan.n_condition, n, start, m, nv, 1);
         return;
     }
-    for (int r = 0; r < w->plan.n_condition; r++)
-        for (int j = 0; j < nv; j++) w->condition[r * nv + j] = constant(condition[r]);
+    EACH (i, 0, w->plan.n_condition) w->condition[i] = constant(condition[i / TILE]);
 }
 
 typedef struct { int64_t members, n, n_conditions; const float *weights, *x, *condition; int64_t n_weights; } Given;
@@ -103,20 +102,24 @@ static XLA_FFI_Error *map(XLA_FFI_CallFrame *frame, int forward) {
     float *kept = frame->rets.size > 2 ? result(frame, 2)->data : 0;
     for (int64_t member = 0; member < given.members; member++) {
         const float *weights = given.weights + member * given.n_weights;
+        const float *condition = given.condition + member * n_condition * given.n_conditions;
         int64_t at = member * dim * given.n;
+        int is_shared = given.n_conditions == 1 && n_condition > 0;
         solve_all(&w, weights, !forward);
+        if (is_shared) fold_all(&w, weights, condition);
         for (int64_t start = 0; start < given.n; start += TILE * LANES) {
             int m = tile_length(given.n - start), nv = (m + LANES - 1) / LANES;
             load(w.from, given.x + at, dim, given.n, start, m, nv, 1);
-            load_condition(&w, given.condition + member * n_condition * given.n_conditions, given.n_conditions, start, m, nv);
+            load_condition(&w, condition, given.n_conditions, start, m, nv);
             memset(w.log_det, 0, sizeof(V) * nv);
             for (int i = 0; i < n_blocks; i++) {
                 int block = forward ? i : n_blocks - 1 - i;
-                if (kept) store(w.from, kept + at * n_blocks + block * dim * given.n, dim, given.n, start, m, nv);
+                if (is_shared) w.folded = w.biases + block * n_folded(&w.plan);
+                if (kept) store(w.from, kept + at * n_blocks + block * dim * given.n, dim, given.n, start, m);
                 (forward ? block_forward : block_inverse)(&w, block, weights + block * w.n_weights, nv);
             }
-            store(w.from, z + at, dim, given.n, start, m, nv);
-            store(w.log_det, log_det + member * given.n, 1, given.n, start, m, nv);
+            store(w.from, z + at, dim, given.n, start, m);
+            store(w.log_det, log_det + member * given.n, 1, given.n, start, m);
         }
     }
     free(w.memory);
@@ -146,7 +149,7 @@ static XLA_FFI_Error *map_back(XLA_FFI_CallFrame *frame, int forward) {
             load_condition(&w, given.condition + at_condition, given.n_conditions, start, m, nv);
             load(w.dz, dz + at, dim, given.n, start, m, nv, 0);
             load(w.dlog_det, dlog_det + member * given.n, 1, given.n, start, m, nv, 0);
-            memset(w.dcondition, 0, sizeof(V) * n_condition * nv);
+            EACH (i, 0, n_condition) w.dcondition[i] = (V){0};
             for (int j = 0; j < nv; j++) log_det_sum += total(w.dlog_det[j]);
             for (int i = 0; i < n_blocks; i++) {
                 int block = forward ? n_blocks - 1 - i : i;
@@ -154,11 +157,11 @@ static XLA_FFI_Error *map_back(XLA_FFI_CallFrame *frame, int forward) {
                 load(w.from, given.x + at * n_blocks + block * dim * given.n, dim, given.n, start, m, nv, 1);
                 (forward ? block_forward_back : block_inverse_back)(&w, block, weights + first, dw + first, nv);
             }
-            store(w.dz, dx + at, dim, given.n, start, m, nv);
+            store(w.dz, dx + at, dim, given.n, start, m);
             if (given.n_conditions > 1)
-                store(w.dcondition, dcondition + at_condition, n_condition, given.n, start, m, nv);
+                store(w.dcondition, dcondition + at_condition, n_condition, given.n, start, m);
             else
-                for (int i = 0; i < n_condition * nv; i++) dcondition[at_condition + i / nv] += total(w.dcondition[i]);
+                EACH (i, 0, n_condition) dcondition[at_condition + i / TILE] += total(w.dcondition[i]);
         }
         log_dets_back(&w, (float)(forward ? log_det_sum : -log_det_sum), dw);
     }

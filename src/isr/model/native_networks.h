@@ -65,48 +65,64 @@ static Net make_net(const Plan *p, int n_in, int n_out, size_t weights) {
     return net;
 }
 
+/* Inputs of networks stay within the guard. */
+INLINE V guarded(const Plan *p, V x) { return p->guard > 0 ? at_least(at_most(x, p->guard), -p->guard) : x; }
+
 /* Networks ------------------------------------------------------------------------------------------------------ */
 
 /* What a network saw of a tile, for each of the stack: inputs and hidden values, slopes of units, outputs. */
 typedef struct { V *seen[STACK], *slope[STACK], *out[STACK]; } Tape;
 
-static void activate(const Plan *p, const V *g, V *h, V *slope, int nv) {
+/* Units replace their arguments, from the first on: products move what follows them forward. */
+static void activate(const Plan *p, V *h, V *slope, int nv) {
+    const V *g = h;
     for (int k = 0; k < p->n_kinds; k++) {
-        int m = p->kinds[2 * k + 1] * nv;
+        int n = p->kinds[2 * k + 1], m = n * TILE;
         if (p->kinds[2 * k] == PRODUCT) {
-            for (int i = 0; i < m; i++) h[i] = g[i] * g[i + m];
-            if (slope)
-                for (int i = 0; i < m; i++) slope[i] = g[i + m], slope[i + m] = g[i];
+            if (slope) EACH (i, 0, n) slope[i] = g[i + m], slope[i + m] = g[i];
+            EACH (i, 0, n) h[i] = g[i] * g[i + m];
             g += m, slope = slope ? slope + m : 0;
         } else
-            unary(p->kinds[2 * k], m, g, h, slope);
+            unary(p->kinds[2 * k], n, g, h, slope, nv);
         g += m, h += m, slope = slope ? slope + m : 0;
     }
 }
 
 static void deactivate(const Plan *p, const V *dh, const V *slope, V *dg, int nv) {
     for (int k = 0; k < p->n_kinds; k++) {
-        int m = p->kinds[2 * k + 1] * nv, arity = p->kinds[2 * k] == PRODUCT ? 2 : 1;
-        for (int a = 0; a < arity; a++, dg += m, slope += m)
-            for (int i = 0; i < m; i++) dg[i] = dh[i] * slope[i];
+        int n = p->kinds[2 * k + 1], m = n * TILE, arity = p->kinds[2 * k] == PRODUCT ? 2 : 1;
+        for (int a = 0; a < arity; a++, dg += m, slope += m) EACH (i, 0, n) dg[i] = dh[i] * slope[i];
         dh += m;
     }
 }
 
-/* The inputs stand in seen[0] already. */
-static void run_net(const Plan *p, const Net *net, const float *weights, const Tape *tape, int with_slopes, V *g, int nv) {
+/* Biases of the first layers that take in a condition all samples share: a layer then reads the other inputs only. */
+static void fold_condition(const Plan *p, const Net *net, const float *weights, const float *condition, float *biases) {
+    int n_rest = net->n_in - p->n_condition;
+    for (int s = 0; s < STACK; s++)
+        for (int r = 0; r < p->rows; r++) {
+            const float *row = weights + matrix_at(p, net, 0, s) + r * net->n_in + n_rest;
+            float sum = p->with_bias ? weights[bias_at(p, net, 0, s) + r] : 0.0f;
+            for (int c = 0; c < p->n_condition; c++) sum += row[c] * guarded(p, constant(condition[c]))[0];
+            biases[s * p->rows + r] = sum;
+        }
+}
+
+/* The inputs stand in seen[0] already; `folded` biases are 0 where samples have conditions of their own. */
+static void run_net(const Plan *p, const Net *net, const float *weights, const float *folded, const Tape *tape,
+                    int with_slopes, int nv) {
     for (int s = 0; s < STACK; s++) {
         V *seen = tape->seen[s];
-        if (s) memcpy(seen, tape->seen[0], sizeof(V) * net->n_in * nv);
+        if (s) EACH (i, 0, net->n_in) seen[i] = tape->seen[0][i];
         for (int layer = 0; layer <= p->n_layers; layer++) {
             int rows = layer_rows(p, net, layer), columns = layer_columns(p, net, layer);
-            V *out = layer < p->n_layers ? g : tape->out[s];
+            V *out = layer < p->n_layers ? seen + (net->n_in + layer * p->units) * TILE : tape->out[s];
             const float *bias = p->with_bias ? weights + bias_at(p, net, layer, s) : 0;
+            int n_read = columns;
+            if (folded && layer == 0) bias = folded + s * p->rows, n_read -= p->n_condition;
             multiply(out, weights + matrix_at(p, net, layer, s), columns, 1, bias, 0,
-                     seen + first_read(p, net, layer) * nv, rows, columns, nv);
-            if (layer < p->n_layers)
-                activate(p, g, seen + (net->n_in + layer * p->units) * nv,
-                         with_slopes ? tape->slope[s] + layer * p->rows * nv : 0, nv);
+                     seen + first_read(p, net, layer) * TILE, rows, n_read, nv);
+            if (layer < p->n_layers) activate(p, out, with_slopes ? tape->slope[s] + layer * p->rows * TILE : 0, nv);
         }
     }
 }
@@ -116,20 +132,20 @@ static void run_net_back(const Plan *p, const Net *net, const float *weights, fl
                          V *const d_out[STACK], V *din, V *dseen, V *dg, int nv) {
     int n_seen = net->n_in + p->n_layers * p->units;
     for (int s = 0; s < STACK; s++) {
-        memset(dseen, 0, sizeof(V) * n_seen * nv);
+        EACH (i, 0, n_seen) dseen[i] = (V){0};
         for (int layer = p->n_layers; layer >= 0; layer--) {
             int rows = layer_rows(p, net, layer), columns = layer_columns(p, net, layer);
             int read = first_read(p, net, layer);
             size_t matrix = matrix_at(p, net, layer, s);
             const V *d = d_out[s];
             if (layer < p->n_layers) {
-                deactivate(p, dseen + (net->n_in + layer * p->units) * nv, tape->slope[s] + layer * p->rows * nv, dg, nv);
+                deactivate(p, dseen + (net->n_in + layer * p->units) * TILE, tape->slope[s] + layer * p->rows * TILE, dg, nv);
                 d = dg;
             }
-            outer(dweights + matrix, d, tape->seen[s] + read * nv, rows, columns, nv);
+            outer(dweights + matrix, d, tape->seen[s] + read * TILE, rows, columns, nv);
             if (p->with_bias) add_up(dweights + bias_at(p, net, layer, s), d, rows, nv);
-            multiply(dseen + read * nv, weights + matrix, 1, columns, 0, 1, d, columns, rows, nv);
+            multiply(dseen + read * TILE, weights + matrix, 1, columns, 0, 1, d, columns, rows, nv);
         }
-        for (int i = 0; i < net->n_in * nv; i++) din[i] = s ? din[i] + dseen[i] : dseen[i];
+        EACH (i, 0, net->n_in) din[i] = s ? din[i] + dseen[i] : dseen[i];
     }
 }

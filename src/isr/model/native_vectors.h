@@ -4,6 +4,9 @@
 
 #include <math.h>
 #include <stdint.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 /* As wide as the registers: wider vectors would be taken apart lane by lane. */
 #if defined(__AVX512F__)
@@ -19,6 +22,12 @@
 #define MOST_SUMS (2 * MOST_ROWS)
 #define TILE (128 / LANES) /* vectors */
 
+/* Vector `i` of rows `first` to `end` of a tile. Rows are TILE vectors apart, however many `nv` of them are filled: what
+   is a constant makes addresses that cost nothing. */
+#define EACH(i, first, end)                                    \
+    for (int i##_row = (first); i##_row < (end); i##_row++)    \
+        for (int i = i##_row * TILE; i < i##_row * TILE + nv; i++)
+
 typedef float V __attribute__((vector_size(4 * LANES)));
 typedef int32_t I __attribute__((vector_size(4 * LANES)));
 
@@ -30,8 +39,19 @@ INLINE V select_where(I mask, V yes, V no) { return (V)((mask & (I)yes) | (~mask
 INLINE V constant(float value) { return (V){0} + value; }
 INLINE V absolute(V x) { return (V)((I)x & 0x7fffffff); }
 INLINE V with_sign_of(V size, V sign) { return (V)(((I)size & 0x7fffffff) | ((I)sign & (int32_t)0x80000000)); }
+
+/* What is not a number stays so: of such operands the instructions return the second. */
+#if defined(__AVX512F__)
+INLINE V at_most(V x, float high) { return (V)_mm512_min_ps((__m512)constant(high), (__m512)x); }
+INLINE V at_least(V x, float low) { return (V)_mm512_max_ps((__m512)constant(low), (__m512)x); }
+#elif defined(__AVX2__)
+INLINE V at_most(V x, float high) { return (V)_mm256_min_ps((__m256)constant(high), (__m256)x); }
+INLINE V at_least(V x, float low) { return (V)_mm256_max_ps((__m256)constant(low), (__m256)x); }
+#else
 INLINE V at_most(V x, float high) { return select_where(x > high, constant(high), x); }
 INLINE V at_least(V x, float low) { return select_where(x < low, constant(low), x); }
+#endif
+
 INLINE V where_inside(V x, float low, float high, V value) {
     return select_where((x >= low) & (x <= high), value, constant(0.0f));
 }
@@ -40,7 +60,14 @@ INLINE V where_inside(V x, float low, float high, V value) {
 #define ROUNDING 12582912.0f
 INLINE V rounded(V x) { return (x + ROUNDING) - ROUNDING; }
 
-INLINE V power_of_two(I n) { return (V)((n + 127) << 23); }
+/* x times 2 to the power of whole numbers within 126 of 0. */
+INLINE V times_power_of_two(V x, V n) {
+#ifdef __AVX512F__
+    return (V)_mm512_scalef_ps((__m512)x, (__m512)n);
+#else
+    return x * (V)((__builtin_convertvector(n, I) + 127) << 23);
+#endif
+}
 
 /* Of numbers within 87 of 0. */
 INLINE V exponential_within(V x) {
@@ -51,7 +78,7 @@ INLINE V exponential_within(V x) {
     p = p * r + 4.16664649e-2f;
     p = p * r + 1.66666667e-1f;
     p = p * r + 0.5f;
-    return (1.0f + r + r * r * p) * power_of_two(__builtin_convertvector(n, I));
+    return times_power_of_two(1.0f + r + r * r * p, n);
 }
 
 INLINE V exponential(V x) {
@@ -143,18 +170,20 @@ enum Kind { ID, SQUARE, CUBE, SIN2PI, SIN, COS, EXP, LOG, SQRT, RECIPROCAL, SIGM
 #define LEAST_DENOMINATOR 0.01f
 #define NEGATIVE_SLOPE 0.01f
 
-/* One kind of unary unit over `m` vectors: values and, where asked for, slopes. */
+/* One kind of unary unit over `m` rows: values and, where asked for, slopes. */
 #define UNARY(VALUE, SLOPE)                    \
-    for (int k = 0; k < m; k++) {              \
+    EACH (k, 0, m) {                           \
         V a = g[k], value = (VALUE);           \
         h[k] = value;                          \
         if (slope) slope[k] = (SLOPE);         \
     }                                          \
     break
 
-static void unary(enum Kind kind, int m, const V *restrict g, V *restrict h, V *restrict slope) {
+static void unary(enum Kind kind, int m, const V *g, V *h, V *restrict slope, int nv) {
     switch (kind) {
-    case ID: UNARY(a, constant(1.0f));
+    case ID:
+        if (g == h && !slope) break;
+        UNARY(a, constant(1.0f));
     case SQUARE: UNARY(a * a, a + a);
     case CUBE: UNARY(a * a * a, 3.0f * a * a);
     case SIN2PI: UNARY(sine_of_turns(a), TWO_PI * sine_of_turns(a + 0.25f));
@@ -178,30 +207,30 @@ static void unary(enum Kind kind, int m, const V *restrict g, V *restrict h, V *
 
 /* R rows and J vectors at once: as many sums as there are registers, so that none waits for another. */
 INLINE void product_block(const int R, const int J, V *restrict out, const float *W, int down, int across,
-                          const float *bias, int add, const V *restrict in, int n, int nv) {
+                          const float *bias, int add, const V *restrict in, int n) {
     V sum[MOST_SUMS];
 #pragma GCC unroll 16
     for (int k = 0; k < R * J; k++)
-        sum[k] = add ? out[k / J * nv + k % J] : bias ? constant(bias[k / J]) : (V){0};
+        sum[k] = add ? out[k / J * TILE + k % J] : bias ? constant(bias[k / J]) : (V){0};
     for (int i = 0; i < n; i++) {
 #pragma GCC unroll 16
-        for (int k = 0; k < R * J; k++) sum[k] += W[k / J * down + i * across] * in[i * nv + k % J];
+        for (int k = 0; k < R * J; k++) sum[k] += W[k / J * down + i * across] * in[i * TILE + k % J];
     }
 #pragma GCC unroll 16
-    for (int k = 0; k < R * J; k++) out[k / J * nv + k % J] = sum[k];
+    for (int k = 0; k < R * J; k++) out[k / J * TILE + k % J] = sum[k];
 }
 
 INLINE void product_rows(const int R, const int J, V *restrict out, const float *W, int down, int across,
                          const float *bias, int add, const V *restrict in, int n, int nv) {
     int j = 0;
-    for (; j + J <= nv; j += J) product_block(R, J, out + j, W, down, across, bias, add, in + j, n, nv);
-    for (; j < nv; j++) product_block(R, 1, out + j, W, down, across, bias, add, in + j, n, nv);
+    for (; j + J <= nv; j += J) product_block(R, J, out + j, W, down, across, bias, add, in + j, n);
+    for (; j < nv; j++) product_block(R, 1, out + j, W, down, across, bias, add, in + j, n);
 }
 
 /* out[r] = bias[r] + sum of W[r, i] in[i], the elements of W `down` and `across` apart; `add` to what is there. */
 static void multiply(V *restrict out, const float *W, int down, int across, const float *bias, int add,
                      const V *restrict in, int rows, int n, int nv) {
-#define ROWS(R, J) product_rows(R, J, out + r * nv, W + r * down, down, across, bias ? bias + r : 0, add, in, n, nv)
+#define ROWS(R, J) product_rows(R, J, out + r * TILE, W + r * down, down, across, bias ? bias + r : 0, add, in, n, nv)
     int r = 0;
     for (; r + MOST_ROWS <= rows; r += MOST_ROWS) ROWS(MOST_ROWS, 2);
     if (MOST_ROWS > 4 && r + 4 <= rows) ROWS(4, MOST_SUMS / 4), r += 4;
@@ -217,7 +246,7 @@ INLINE void outer_block(const int R, const int C, float *dW, int width, const V 
     V sum[MOST_SUMS] = {{0}};
     for (int j = 0; j < nv; j++) {
 #pragma GCC unroll 16
-        for (int k = 0; k < R * C; k++) sum[k] += dg[k / C * nv + j] * h[k % C * nv + j];
+        for (int k = 0; k < R * C; k++) sum[k] += dg[k / C * TILE + j] * h[k % C * TILE + j];
     }
     int k = 0;
 #pragma GCC unroll 4
@@ -232,15 +261,15 @@ INLINE void outer_block(const int R, const int C, float *dW, int width, const V 
 
 INLINE void outer_rows(const int R, const int C, float *dW, const V *restrict dg, const V *restrict h, int columns, int nv) {
     int c = 0;
-    for (; c + C <= columns; c += C) outer_block(R, C, dW + c, columns, dg, h + c * nv, nv);
-    for (; c < columns; c++) outer_block(R, 1, dW + c, columns, dg, h + c * nv, nv);
+    for (; c + C <= columns; c += C) outer_block(R, C, dW + c, columns, dg, h + c * TILE, nv);
+    for (; c < columns; c++) outer_block(R, 1, dW + c, columns, dg, h + c * TILE, nv);
 }
 
 /* dW[r, c] += sum over samples of dg[r] h[c] */
 static void outer(float *dW, const V *restrict dg, const V *restrict h, int rows, int columns, int nv) {
     int r = 0;
-    for (; r + 4 <= rows; r += 4) outer_rows(4, MOST_SUMS / 4, dW + r * columns, dg + r * nv, h, columns, nv);
-    for (; r < rows; r++) outer_rows(1, MOST_SUMS / 2, dW + r * columns, dg + r * nv, h, columns, nv);
+    for (; r + 4 <= rows; r += 4) outer_rows(4, MOST_SUMS / 4, dW + r * columns, dg + r * TILE, h, columns, nv);
+    for (; r < rows; r++) outer_rows(1, MOST_SUMS / 2, dW + r * columns, dg + r * TILE, h, columns, nv);
 }
 
 /* dbias[r] += sum over samples of dg[r] */
@@ -249,7 +278,7 @@ static void add_up(float *dbias, const V *restrict dg, int rows, int nv) {
         V sum[4] = {{0}};
         int n = rows - r < 4 ? rows - r : 4;
         for (int i = 0; i < n; i++)
-            for (int j = 0; j < nv; j++) sum[i] += dg[(r + i) * nv + j];
+            for (int j = 0; j < nv; j++) sum[i] += dg[(r + i) * TILE + j];
         Four found = totals(sum);
         for (int i = 0; i < n; i++) dbias[r + i] += found[i];
     }

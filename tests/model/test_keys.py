@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from isr.model import keys
+from isr.model.build import build_flow
+from isr.model.parameters import flatten
 
 
 def _words(key):
@@ -20,7 +22,7 @@ def test_a_seed_gives_the_key_that_jax_gives(seed):
 @pytest.mark.parametrize("n", [1, 2, 7, 1000])
 def test_splitting_gives_the_keys_that_jax_gives(n):
     key = jax.random.key(3)
-    assert np.array_equal([_words(k) for k in keys.split_key(key, n)], _words(jax.random.split(key, n)))
+    assert np.array_equal(keys.split_words(keys.words_of(key), n), _words(jax.random.split(key, n)))
 
 
 @pytest.mark.parametrize("number", [0, 1, 1 << 20, 2**32 - 1])
@@ -44,5 +46,13 @@ def test_an_order_is_the_one_that_jax_gives(n):
 
 
 def test_a_key_of_another_generator_is_taken_as_well():
-    first, second = keys.split_key(jax.random.key(0, impl="rbg"))
-    assert not np.array_equal(_words(first), _words(second))
+    first, second = keys.split_words(keys.words_of(jax.random.key(0, impl="rbg")), 2)
+    assert not np.array_equal(first, second)
+
+
+def test_words_stand_for_their_key():
+    key = jax.random.key(5)
+    words = keys.words_of(key)
+    assert keys.words_of(words) is words
+    flows = [build_flow(k, 4, condition_dim=1) for k in (key, words)]
+    assert np.array_equal(*(flatten(flow)[0] for flow in flows))

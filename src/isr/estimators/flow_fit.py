@@ -22,7 +22,7 @@ from isr.model.build import Architecture, build_flow, chart_steps
 from isr.model.chain import Chain
 from isr.model.coupling import Coupling
 from isr.model.flow import Flow
-from isr.model.keys import key_of, split_key
+from isr.model.keys import key_of, split_words, words_of, wrapped
 from isr.model.parameters import cast, flatten
 from isr.model.programs import compiled
 from isr.pruning.front import Point, choose, pareto
@@ -132,7 +132,7 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
 def _train(
     rows: Rows, shape: Architecture, settings: Settings, monitor: Monitor
 ) -> tuple[Population, Callable[[Any], Flow]]:
-    keys = split_key(key_of(settings.seed), settings.n_restarts + 1)
+    keys = split_words(words_of(key_of(settings.seed)), settings.n_restarts + 1)
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
     if settings.joint:
         y = {"noise": (1.0,) * rows.n_observed}
@@ -146,7 +146,7 @@ def _train(
     masks, groups = sublibrary_masks(flows[0], settings.n_restarts) if settings.sparse else (None, None)
     population = train_shared(
         FlowObjective(restore, settings.backward, settings.loss), weights, data, rows.fresh(held_out=True),
-        settings.schedule, keys[0], noise=noise, n_jobs=settings.n_jobs, n_devices=settings.n_devices,
+        settings.schedule, wrapped(keys[0]), noise=noise, n_jobs=settings.n_jobs, n_devices=settings.n_devices,
         monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
         masks=masks, groups=groups,
         about=repr((shape, settings.joint, settings.loss, settings.backward, rows.jitter)),

@@ -19,7 +19,7 @@ from isr.model.condition import ConditionMap
 from isr.model.coupling import Coupling
 from isr.model.flow import Flow
 from isr.model.formula import Formulas
-from isr.model.parameters import cast, flatten, n_constants
+from isr.model.parameters import cast, flatten
 from isr.pruning.front import Point, pareto
 from isr.pruning.refit import flow_row_loss
 from isr.training.monitor import Monitor
@@ -67,7 +67,7 @@ def closed_point(member: Flow, rows: Rows, dtype: type = np.float64) -> Point:
     losses = row_losses(member, flow_row_loss, some, dtype) + rows.width
     train_rows, held = np.split(losses, [losses.shape[0] - held_out["x"].shape[1]])
     theta = np.asarray(flatten(member)[0])
-    count = n_constants(member)
+    count = int(np.count_nonzero(theta))
     return Point(
         _closed(member, rows), ROUGH_COST * count, count, float(np.mean(train_rows)), float(np.mean(held)), held, theta,
         np.flatnonzero(theta),

@@ -20,7 +20,7 @@ from isr.estimators.status import DivergedError
 from isr.model.affine import Standardise, standardise
 from isr.model.eql import EQL, build_eql
 from isr.model.formula import Formulas, complexity
-from isr.model.keys import key_of, split_key
+from isr.model.keys import key_of, split_words, words_of, wrapped
 from isr.model.parameters import flatten, n_constants
 from isr.pruning.canonical import (
     build_formulas,
@@ -178,7 +178,7 @@ def _arrays(x, y, weight, y_scale, split) -> tuple[dict[str, np.ndarray], dict[s
 def _train(
     data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs, n_devices
 ):
-    keys = split_key(key_of(seed), n_restarts + 1)
+    keys = split_words(words_of(key_of(seed)), n_restarts + 1)
     n_inputs, n_outputs = len(data["x"]), len(data["y"])
     networks = [
         build_eql(k, n_inputs, n_outputs, n_layers=n_layers, library=library, skip=True, last_scale=0.3)
@@ -193,7 +193,7 @@ def _train(
         _scaled(data, x_scale),
         _scaled(held_out, x_scale),
         schedule,
-        keys[0],
+        wrapped(keys[0]),
         n_jobs=n_jobs,
         n_devices=n_devices,
         monitor=monitor,

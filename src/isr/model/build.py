@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from isr.model.affine import Bounded, Inverted, Linear, Standardise
 from isr.model.arrays import on_device
@@ -18,7 +17,7 @@ from isr.model.coupling import Coupling, Subnetwork
 from isr.model.eql import build_eql
 from isr.model.flow import Flow
 from isr.model.initial import generator
-from isr.model.keys import split_key
+from isr.model.keys import Key, split_words, words_of
 from isr.model.mlp import build_mlp
 from isr.model.permutation import Permutation
 from isr.model.primitives import PAPER_LIBRARY
@@ -85,7 +84,7 @@ class Architecture:
 
 
 def build_flow(
-    key: PRNGKeyArray,
+    key: Key,
     dim: int,
     *,
     condition_dim: int = 0,
@@ -122,7 +121,7 @@ def build_flow(
     shape = architecture or Architecture()
     n_padding = 1 if dim == 1 else 0
     full = dim + n_padding
-    k_blocks, k_condition = split_key(key)
+    k_blocks, k_condition = split_words(words_of(key), 2)
     condition_map = _condition_map(k_condition, condition_dim, shape, standardise_condition)
     n_features = condition_map.n_features if condition_map else 0
     steps: list[AbstractBijection] = [
@@ -136,7 +135,7 @@ def build_flow(
 
 
 def build_core(
-    key: PRNGKeyArray,
+    key: Key,
     dim: int,
     n_features: int,
     shape: Architecture,
@@ -144,8 +143,8 @@ def build_core(
 ) -> list[AbstractBijection]:
     """Return the learned part of a flow: charts, then blocks with mixing between them."""
     steps: list[AbstractBijection] = list(charts)
-    for index, k in enumerate(split_key(key, shape.n_blocks)):
-        k_mix, k_block = split_key(k)
+    for index, k in enumerate(split_words(words_of(key), shape.n_blocks)):
+        k_mix, k_block = split_words(k, 2)
         if shape.mixing == "linear":
             steps.append(Linear(on_device(np.eye(dim))))
         elif index and shape.mixing == "permutation":
@@ -180,7 +179,7 @@ def _charts(shape: Architecture, rows: np.ndarray | None, dim: int) -> list[Abst
     return chart_steps(shape.charts, rows)
 
 
-def _random_permutation(key: PRNGKeyArray, dim: int, number: int) -> Permutation:
+def _random_permutation(key: Key, dim: int, number: int) -> Permutation:
     if dim == 2:  # a random order is the identity half of the time, which would waste the block
         return Permutation((1, 0))
     rng, seen = generator(key), []
@@ -194,15 +193,15 @@ def _random_permutation(key: PRNGKeyArray, dim: int, number: int) -> Permutation
     return Permutation(tuple(int(i) for i in rng.permutation(dim)))
 
 
-def _block(key: PRNGKeyArray, dim: int, n_features: int, shape: Architecture) -> Coupling:
-    k_first, k_second = split_key(key)
+def _block(key: Key, dim: int, n_features: int, shape: Architecture) -> Coupling:
+    k_first, k_second = split_words(words_of(key), 2)
     split = dim // 2
     first = _subnetwork(k_first, dim - split + n_features, split, shape)
     second = _subnetwork(k_second, split + n_features, dim - split, shape)
     return Coupling(first=first, second=second, split=split, dim=dim, clamp=shape.clamp, guard=shape.guard)
 
 
-def _subnetwork(key: PRNGKeyArray, n_inputs: int, n_outputs: int, shape: Architecture) -> Subnetwork:
+def _subnetwork(key: Key, n_inputs: int, n_outputs: int, shape: Architecture) -> Subnetwork:
     if shape.subnet == "mlp":
         return build_mlp(key, n_inputs, n_outputs, n_layers=shape.n_layers, width=shape.width, stack=2)
     return build_eql(
@@ -211,7 +210,7 @@ def _subnetwork(key: PRNGKeyArray, n_inputs: int, n_outputs: int, shape: Archite
 
 
 def _condition_map(
-    key: PRNGKeyArray, condition_dim: int, shape: Architecture, standardise: Standardise | None
+    key: Key, condition_dim: int, shape: Architecture, standardise: Standardise | None
 ) -> ConditionMap | None:
     if not condition_dim:
         return None

@@ -12,10 +12,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from isr.model.arrays import on_device
+from isr.model.arrays import all_on_device
 from isr.model.initial import generator
+from isr.model.keys import Key
 from isr.model.primitives import PAPER_LIBRARY, Primitive, lookup, parse_library
 
 Library = tuple[tuple[str, int], ...]
@@ -165,7 +166,7 @@ def unit_values(library: Library, g: Float[Array, "..."], *, axis: int) -> list[
 
 
 def build_eql(
-    key: PRNGKeyArray,
+    key: Key,
     n_inputs: int,
     n_outputs: int,
     *,
@@ -199,6 +200,8 @@ def build_eql(
     spreads = [scale] * n_layers + [last_scale]
     rng, weights, biases = generator(key), [], []
     for shape, spread in zip(shapes, spreads, strict=True):
-        weights.append(on_device(spread / max(shape[1], 1) ** 0.5 * rng.normal(size=(stack, *shape))))
-        biases.append(on_device(0.2 * spread * rng.normal(size=(stack, shape[0]))))
-    return EQL(tuple(weights), tuple(biases) if with_bias else None, pairs, skip)
+        weights.append(spread / max(shape[1], 1) ** 0.5 * rng.normal(size=(stack, *shape)))
+        biases.append(0.2 * spread * rng.normal(size=(stack, shape[0])))
+    arrays = all_on_device(weights + biases if with_bias else weights)
+    n = len(weights)
+    return EQL(tuple(arrays[:n]), tuple(arrays[n:]) if with_bias else None, pairs, skip)

@@ -6,11 +6,10 @@ JAX would compile a program for every shape it draws, which takes longer than a 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from isr.model.keys import words_of
+from isr.model.keys import Key, words_of
 
 
-def generator(key: PRNGKeyArray) -> np.random.Generator:
+def generator(key: Key) -> np.random.Generator:
     """Return the generator that ``key`` stands for."""
     return np.random.default_rng(words_of(key))

@@ -14,6 +14,7 @@ from jaxtyping import Int, PRNGKeyArray, UInt32
 from isr.model.arrays import on_device
 
 Words = UInt32[np.ndarray, "*keys 2"]
+Key = PRNGKeyArray | UInt32[np.ndarray, "2"]
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = np.uint32(0x1BD11BDA)
 MASK = 0xFFFFFFFF
@@ -30,11 +31,6 @@ def key_of(seed: int) -> PRNGKeyArray:
     return wrapped(np.array([seed >> 32 & MASK, seed & MASK], np.uint32))
 
 
-def split_key(key: PRNGKeyArray, n: int = 2) -> list[PRNGKeyArray]:
-    """Return ``n`` new keys, as ``jax.random.split`` does."""
-    return [wrapped(words) for words in split_words(words_of(key), n)]
-
-
 def fold_in(key: PRNGKeyArray, number: int) -> PRNGKeyArray:
     """Return the key that ``number`` makes of another, as ``jax.random.fold_in`` does."""
     return wrapped(fold_words(words_of(key), number))
@@ -45,9 +41,9 @@ def fold_words(words: Words, number: int) -> Words:
     return np.array(_one(words, 0, number), np.uint32)
 
 
-def words_of(key: PRNGKeyArray) -> Words:
-    """Return the two words of a key."""
-    return np.asarray(jax.random.key_data(key)).ravel()[:2]
+def words_of(key: Key) -> Words:
+    """Return the two words of a key; words are their own, so that a key that no program reads need not be made."""
+    return key if isinstance(key, np.ndarray) else np.asarray(jax.random.key_data(key)).ravel()[:2]
 
 
 def wrapped(words: Words) -> PRNGKeyArray:
@@ -71,8 +67,18 @@ def permutations(words: Words, n: int) -> Int[np.ndarray, "*keys n"]:
     for _ in range(int(np.ceil(3 * np.log(max(1, n)) / np.log(2**32 - 1)))):
         words, own = np.moveaxis(split_words(words, 2), -2, 0)
         high, low = _counted(own, n)
-        order = np.take_along_axis(order, np.argsort(high ^ low, axis=-1, kind="stable"), axis=-1)
+        order = np.take_along_axis(order, _sorting(high ^ low), axis=-1)
     return order
+
+
+def _sorting(words: np.ndarray) -> np.ndarray:
+    """Return the stable order of words: by their lower halves, then by their upper ones.
+
+    NumPy counts numbers of 16 bits instead of comparing them, which takes a quarter of the time.
+    """
+    lower = np.argsort(words.astype(np.uint16), axis=-1, kind="stable")
+    upper = np.take_along_axis((words >> np.uint32(16)).astype(np.uint16), lower, axis=-1)
+    return np.take_along_axis(lower, np.argsort(upper, axis=-1, kind="stable"), axis=-1)
 
 
 def _counted(words: Words, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,10 +6,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from isr.model.arrays import on_device
+from isr.model.arrays import all_on_device
 from isr.model.initial import generator
+from isr.model.keys import Key
 
 NEGATIVE_SLOPE = 0.01
 
@@ -61,7 +62,7 @@ class MLP(eqx.Module):
 
 
 def build_mlp(
-    key: PRNGKeyArray,
+    key: Key,
     n_inputs: int,
     n_outputs: int,
     *,
@@ -88,6 +89,6 @@ def build_mlp(
     rng, weights = generator(key), []
     for layer, shape in enumerate(shapes):
         spread = (2 / max(shape[1], 1)) ** 0.5 * (last_scale if layer == n_layers else 1.0)
-        weights.append(on_device(spread * rng.normal(size=(stack, *shape))))
-    biases = tuple(on_device(np.zeros(w.shape[:2])) for w in weights)
-    return MLP(tuple(weights), biases)
+        weights.append(spread * rng.normal(size=(stack, *shape)))
+    arrays = all_on_device([*weights, *(np.zeros(w.shape[:2]) for w in weights)])
+    return MLP(tuple(arrays[: len(weights)]), tuple(arrays[len(weights) :]))

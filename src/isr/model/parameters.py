@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from isr.model.arrays import on_device
+from isr.model.arrays import all_on_device, on_device
 from isr.model.repeats import Run, runs
 
 Model = TypeVar("Model")
@@ -50,7 +50,7 @@ class Restore(Generic[Model]):
         if isinstance(values, Tracer):
             new = self._split(values, jnp.split)
         else:
-            new = [on_device(leaf) for leaf in self._split(np.asarray(values), np.split)]
+            new = all_on_device(self._split(np.asarray(values), np.split))
         return eqx.combine(jax.tree.unflatten(self.tree, new), self.rest)
 
     def changed(self, change: Callable[[Model], Other]) -> Restore[Other]:

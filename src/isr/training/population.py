@@ -176,6 +176,7 @@ class _Run:
         self.n = weights.shape[1]
         self.groups = np.zeros(len(weights), int) if groups is None else groups
         self.n_gates = schedule.penalty.n_gates * self.n
+        self.judging = everywhere((fold_in(key, 1 << 20), self.noise), self.mesh)
         self.penalised = on_device(np.ones(self.n) if penalised is None else penalised, np.float32)
         self.evaluate = make_evaluate(objective, schedule.penalty)
         self.together = evaluated_together(len(weights), next(iter(held_out.values())).shape[-1])
@@ -250,9 +251,7 @@ class _Run:
         return everywhere(_on_device(self.blocks.block(number % self.blocks.n_blocks)), self.mesh)
 
     def _held_out(self, weights: jax.Array | np.ndarray, masks: np.ndarray) -> np.ndarray:
-        key = fold_in(self.key, 1 << 20)
-        key, noise = everywhere((key, self.noise), self.mesh)
-        return self.evaluate(np.asarray(weights), masks, self.held_out, key, noise, size=self.together)
+        return self.evaluate(np.asarray(weights), masks, self.held_out, *self.judging, size=self.together)
 
     def _keep_checkpoint(self, *, now: bool | None = None) -> None:
         if now is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -28,7 +28,7 @@ from isr.problems import kinematics
 from isr.problems.toys import TOYS
 from isr.reproduce.kinematics import WIDER
 from peers import FLOWS, build
-from shape import ARM
+from shape import ARM, Shape
 
 PEAK = 2e-3
 BATCH = 100
@@ -57,6 +57,14 @@ def _needs(name: str) -> tuple[str, ...]:
 
 def measure(problem: str, flow: str, budget: float, *, quick: bool, seed: int) -> Iterator[Row]:
     """Yield the error after one budget."""
+    yield trained_row(problem, flow, budget, quick=quick, seed=seed)
+
+
+def trained_row(
+    problem: str, flow: str, budget: float, *, quick: bool, seed: int, shape: Shape = ARM,
+    library: Mapping[str, int] = WIDER,
+) -> Row:  # fmt: skip
+    """Return the error of a flow of some size after one budget; ``library`` is that of a cISR."""
     n_rows = QUICK_ROWS if quick else N_ROWS[problem]
     x, y = rows(problem, n_rows, seed)
     scales = [(v.mean(axis=0), v.std(axis=0)) for v in (x, y)]
@@ -66,13 +74,13 @@ def measure(problem: str, flow: str, budget: float, *, quick: bool, seed: int) -
     if flow == "BayesFlow":
         sample, n_steps, n_parameters = module.train(x_rows, y_rows, clock, seed=seed)
     else:
-        sample, n_steps, n_parameters = train_flow(flow, x_rows, y_rows, clock, seed=seed)
+        sample, n_steps, n_parameters = train_flow(flow, x_rows, y_rows, clock, seed, shape, library)
 
     def draw(observed: np.ndarray, n: int) -> np.ndarray:
         (x_mean, x_scale), (y_mean, y_scale) = scales
         return sample((np.atleast_2d(observed) - y_mean) / y_scale, n) * x_scale + x_mean
 
-    yield {
+    return {
         "n_rows": n_rows, "n_steps": n_steps, "n_parameters": n_parameters, "train_cpu_seconds": clock.spent(),
         "train_seconds": clock.wall(), **errors(problem, draw, seed, quick=quick),
     }  # fmt: skip
@@ -96,13 +104,13 @@ class Clock:
 
 
 def train_flow(
-    name: str, x: np.ndarray, y: np.ndarray, clock: Clock, *, seed: int
+    name: str, x: np.ndarray, y: np.ndarray, clock: Clock, seed: int, shape: Shape, library: Mapping[str, int]
 ) -> tuple[Callable[[np.ndarray, int], np.ndarray], int, int]:
     """Train until the budget is spent; return what draws, the number of steps and of parameters."""
-    shape = replace(ARM, dim=x.shape[1], condition_dim=y.shape[1])
+    shape = replace(shape, dim=x.shape[1], condition_dim=y.shape[1])
     own = {
         # Rows are shuffled at every call of isr's program, as at every pass of its fits, which are longer.
-        "isr": {"backward": 1.0, "mixing": "linear", "library": WIDER, "steps_a_call": 250},
+        "isr": {"backward": 1.0, "mixing": "linear", "library": library, "steps_a_call": 250},
         "FlowJAX": {"scheduled": True},
     }
     more: dict[str, Any] = own.get(name.split()[0], {})

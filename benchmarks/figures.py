@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fronts import of_all_sizes
 from targets import matching
 
 Row = dict[str, Any]
@@ -48,16 +49,15 @@ def _bars(plt: Any, rows: list[Row], by: str, values: tuple, field: str, label: 
 
 
 def errors(rows: list[Row], path: Path) -> bool:
-    """Error against time for each problem, and for the arm against the number of constants."""
+    """Error against time for each problem."""
     found = matching(rows)
     problems = list(dict.fromkeys(r["problem"] for r in found))
     if not found:
         return False
 
     def draw(plt: Any) -> Any:
-        arm = matching(found, problem="arm")
-        figure, axes = _side_by_side(plt, len(problems) + bool(arm), 4.6, 3.6)
-        for axis, problem in zip(axes, problems, strict=False):
+        figure, axes = _side_by_side(plt, len(problems), 4.6, 3.6)
+        for axis, problem in zip(axes, problems, strict=True):
             field = "err_post" if problem == "arm" else "c2st"
             for name in dict.fromkeys(r["flow"] for r in found):
                 mine = sorted(matching(found, problem=problem, flow=name), key=lambda r: r["budget"])
@@ -73,46 +73,46 @@ def errors(rows: list[Row], path: Path) -> bool:
             axis.axhline(EXACT[field], color="0.7", lw=0.8, ls=":")
             axis.set_ylabel({"err_post": "Err_post", "c2st": "C2ST"}[field])
         axes[0].legend(frameon=False, fontsize=7)
-        if arm:
-            against_constants(axes[-1], arm)
         return figure
 
     return _figure(path, draw)
 
 
-def against_constants(axis: Any, rows: list[Row]) -> None:
-    """Error against the number of constants, after the longest time that every flow was given."""
-    flows = {r["flow"] for r in rows}
-    shared = [
-        b for b in {r["budget"] for r in rows} if {r["flow"] for r in matching(rows, budget=b)} == flows
-    ]
-    budget = max(shared, default=min(r["budget"] for r in rows))
-    for name in dict.fromkeys(r["flow"] for r in rows):
-        for row in matching(rows, flow=name, budget=budget):
-            error = max(row["err_post"], EXACT["err_post"])
-            axis.plot(row["n_parameters"], error, "o", ms=5)
-            place = (4, -9) if name.startswith("isr") else (4, 4)
-            axis.annotate(name, (row["n_parameters"], error), place, textcoords="offset points", fontsize=7)
-    axis.set(
-        xscale="log", yscale="log", xlabel="constants", ylabel="Err_post", title=f"arm, after {budget:.0f} s"
-    )
-    axis.margins(x=0.25, y=0.15)
+def constants(rows: list[Row], path: Path) -> bool:
+    """Error against the number of constants, a line for each kind of flow."""
+    found = of_all_sizes(rows)
+    if not matching(found, benchmark="constants"):
+        return False
+
+    def draw(plt: Any) -> Any:
+        figure, (axis,) = _side_by_side(plt, 1, 6.0, 3.8)
+        for name in dict.fromkeys(r["flow"] for r in found):
+            mine = sorted(matching(found, flow=name), key=lambda r: r["n_parameters"])
+            points = [(r["n_parameters"], max(r["err_post"], EXACT["err_post"])) for r in mine]
+            axis.plot(*zip(*points, strict=True), "o-", ms=4, lw=1.2, label=name)
+        axis.set(xscale="log", yscale="log", xlabel="constants", ylabel="Err_post")
+        axis.axhline(EXACT["err_post"], color="0.7", lw=0.8, ls=":")
+        axis.legend(frameon=False, fontsize=7)
+        return figure
+
+    return _figure(path, draw)
 
 
 def growth(rows: list[Row], path: Path) -> bool:
     """Time and memory against each size, on logarithmic axes."""
     found = matching(rows)
-    kinds = list(dict.fromkeys(r["along"] for r in found))
-    if not found:
+    kinds = [k for k in dict.fromkeys(r["along"] for r in found) if k != "rows, limited"]
+    if not kinds:
         return False
 
     def draw(plt: Any) -> Any:
         figure, axes = _side_by_side(plt, len(kinds), 3.4, 3.2)
         for axis, along in zip(axes, kinds, strict=True):
             mine = sorted(matching(found, along=along), key=lambda r: r["size"])
-            time = "fit_cpu_seconds" if along == "rows" else "cpu_ms"
+            of_fits = along.startswith("rows")
+            time = "fit_cpu_seconds" if of_fits else "cpu_ms"
             axis.loglog([r["size"] for r in mine], [r[time] for r in mine], "o-", color=OURS)
-            axis.set(xlabel=along, ylabel="s a fit" if along == "rows" else "ms a step")
+            axis.set(xlabel=along, ylabel="s a fit" if of_fits else "ms a step")
             memory = axis.twinx()
             memory.loglog([r["size"] for r in mine], [r["peak_mb"] for r in mine], "s--", color=PEERS, ms=4)
             memory.set_ylabel("peak memory (MB)", color=PEERS)

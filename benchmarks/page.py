@@ -21,7 +21,8 @@ Row = dict[str, Any]
 # What tells cases apart; whatever else a row holds was measured.
 CASE = (
     "benchmark", "part", "flow", "variant", "cores", "batch_size", "cache", "mixing", "model", "what", "problem",
-    "budget", "method", "family", "formula", "along", "size", "measure", "mesh", "threads", "engine", "seed",
+    "budget", "method", "family", "formula", "along", "size", "n_blocks", "n_layers", "width", "measure", "mesh",
+    "threads", "engine", "seed",
 )  # fmt: skip
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import figures
+from fronts import constants, equal_time
+from tables import table
 from targets import matching, number
 
 Row = dict[str, Any]
 # Relative error on a wider range below which two formulas are one.
 SAME = 1e-6
+LIMITED = "rows, limited"
 
 
 class Section(NamedTuple):
@@ -32,23 +35,6 @@ class Section(NamedTuple):
     text: str
     body: Callable[[list[Row]], str]
     draw: Callable[[list[Row], Path], bool] | None = None
-
-
-def table(heads: Iterable[str], lines: Iterable[Sequence[Any]]) -> str:
-    """Return a Markdown table; numbers with three digits, None as an empty cell."""
-    heads = list(heads)
-    written = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    return "\n".join([*written, *(f"| {' | '.join(_cell(value) for value in line)} |" for line in lines)])
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
-    return str(value).replace("|", "\\|")
 
 
 def outrun(times: dict[str, float | None], ours: str, what: str) -> str:
@@ -149,68 +135,6 @@ def sampling(rows: list[Row]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def equal_time(rows: list[Row]) -> str:
-    """Errors by problem, budget and flow."""
-    parts = []
-    for problem in dict.fromkeys(r["problem"] for r in matching(rows)):
-        mine = matching(rows, problem=problem)
-        errors = ["err_post", "err_resim", "err_resim_median"] if problem == "arm" else ["c2st"]
-        lines = [
-            [r["budget"], r["flow"], r["n_parameters"], r["n_steps"], *(r[e] for e in errors)]
-            for r in sorted(mine, key=lambda r: (r["budget"], r[errors[0]]))
-        ]
-        names = {
-            "err_post": "Err_post",
-            "err_resim": "Err_resim",
-            "err_resim_median": "its median",
-            "c2st": "C2ST (0.5 is perfect)",
-        }
-        heads = ["seconds", "flow", "parameters", "steps", *(names[e] for e in errors)]
-        parts.append(f"**{problem.replace('_', ' ')}**\n\n{table(heads, lines)}")
-        parts += [
-            ahead(matching(mine, budget=b), errors[0], names[errors[0]], b)
-            for b in sorted({r["budget"] for r in mine})
-        ]
-        parts.append(
-            f"On the front of error against time: {_told(front(mine, 'budget', errors[0]))}. "
-            f"On that of error against constants: {_told(front(mine, 'n_parameters', errors[0]))}."
-        )
-    return "\n\n".join(part for part in parts if part)
-
-
-def front(rows: list[Row], cost: str, error: str) -> list[Row]:
-    """Return the rows that none beats: no other has less error at the same cost or a lower one, by rising cost.
-
-    Errors that are smaller than those of exact draws count as zero: C2ST below 0.5, Err_post below 0.
-    """
-
-    def size(row: Row) -> float:
-        return max(row[error], 0.5 if error == "c2st" else 0.0)
-
-    best = [
-        r
-        for r in rows
-        if not any(o[cost] <= r[cost] and (size(o), o[cost]) < (size(r), r[cost]) for o in rows)
-    ]
-    return sorted(best, key=lambda r: r[cost])
-
-
-def _told(rows: list[Row]) -> str:
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        found.setdefault(row["flow"], []).append(f"{row['budget']:.0f}")
-    return ", ".join(f"{name} ({', '.join(times)} s)" for name, times in found.items())
-
-
-def ahead(rows: list[Row], error: str, name: str, budget: float) -> str:
-    """Return which flows are more accurate than the cISR after some time; nothing where none is."""
-    own = next((r[error] for r in rows if r["flow"] == "isr cISR"), None)
-    better = [f"{r['flow']} ({r[error]:.2g})" for r in rows if own is not None and r[error] < own]
-    if not better:
-        return ""
-    return f"More accurate than isr's cISR after {budget:.0f} s, by {name} ({own:.2g}): {', '.join(better)}."
-
-
 def symbolic(rows: list[Row]) -> str:
     """How often each method was exact, and its errors and times."""
     lines = []
@@ -275,17 +199,29 @@ def growth(rows: list[Row]) -> str:
     """Sizes, times and memory, with fitted exponents."""
     parts = []
     for along in dict.fromkeys(r["along"] for r in matching(rows)):
+        if along == LIMITED:
+            parts += [limited(r) for r in matching(rows, along=along)]
+            continue
         mine = sorted(matching(rows, along=along), key=lambda r: r["size"])
-        time = "fit_cpu_seconds" if along == "rows" else "cpu_ms"
-        unit = "s a fit" if along == "rows" else "ms a step"
+        of_fits = along.startswith("rows")
+        time, unit = ("fit_cpu_seconds", "s a fit") if of_fits else ("cpu_ms", "ms a step")
         lines = [
             [r["size"], r[time], r.get("compile_cpu_seconds"), r["peak_mb"], r.get("data_mb")] for r in mine
         ]
         parts.append(table([along, unit, "s to compile", "peak memory (MB)", "data (MB)"], lines))
         if len(mine) > 1:
             slope = np.polyfit(np.log([r["size"] for r in mine]), np.log([r[time] for r in mine]), 1)[0]
-            parts.append(f"Time grows as {along} to the power {slope:.2f} over this range.")
+            parts.append(f"Time grows as {along.split(',')[0]} to the power {slope:.2f} over this range.")
     return "\n\n".join(parts)
+
+
+def limited(row: Row) -> str:
+    """Return what a fit did with less memory than its table takes."""
+    return (
+        f"Granted {row['limit_mb']} MB more than a fit of 10,000 rows needs, by a limit of the system, a fit of "
+        f"{row['size']:,} rows ({row['data_mb']:.0f} MB) took {row['fit_cpu_seconds']:.1f} s; to read its table "
+        f"whole failed: {row['read_whole']}."
+    )
 
 
 def normal_modes(rows: list[Row]) -> str:
@@ -381,6 +317,13 @@ SECTIONS = (
         equal_time, figures.errors,
     ),
     Section(
+        "Error against the number of constants", ("constants", "equal_time"),
+        "The arm again, three minutes each: the flows above, and the same kinds made smaller. Networks have fewer "
+        "units in a layer, the cISR half the functions and fewer blocks and layers. A flow is on the front if none "
+        "with as many constants or fewer has a smaller Err_post.",
+        constants, figures.constants,
+    ),
+    Section(
         "Symbolic regression", ("symbolic",),
         "Exact means every term with its constants within 2 %, and nothing else, or a formula written otherwise whose "
         "error is below a millionth. The error is root mean square on a wider range than was seen, relative to the "
@@ -398,7 +341,8 @@ SECTIONS = (
     Section(
         "Growth", ("growth",),
         "`rows`: a fit of 2,000 steps (500 in quick form) from a Parquet file that stays on disk "
-        "(`ConditionalISR.fit_file`); `variables` and `blocks`: the training step.",
+        "(`ConditionalISR.fit_file`), or of as many as one pass through the rows takes; `variables` and `blocks`: the "
+        "training step.",
         growth, figures.growth,
     ),
     Section(

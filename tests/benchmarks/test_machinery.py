@@ -9,10 +9,10 @@ import pytest
 import harness
 import page
 import targets
+from fronts import front
 from harness import Case
 from isr.cli import bench
 from isr.reproduce import records
-from sections import front
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPT = '''"""A benchmark of nothing."""
@@ -148,7 +148,7 @@ def test_every_benchmark_has_a_script_that_takes_the_options(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["training_step", "restarts", "sampling", "equal_time", "symbolic", "growth"]
+    "name", ["training_step", "restarts", "sampling", "equal_time", "constants", "symbolic", "growth"]
 )
 def test_the_quick_form_has_fewer_cases_than_the_full_one(name):
     import importlib

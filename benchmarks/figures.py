@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fronts import of_all_sizes
+from fronts import of_all_sizes, over_seeds
 from targets import matching
 
 Row = dict[str, Any]
@@ -50,7 +50,7 @@ def _bars(plt: Any, rows: list[Row], by: str, values: tuple, field: str, label: 
 
 def errors(rows: list[Row], path: Path) -> bool:
     """Error against time for each problem."""
-    found = matching(rows)
+    found = over_seeds(matching(rows))
     problems = list(dict.fromkeys(r["problem"] for r in found))
     if not found:
         return False

@@ -14,10 +14,18 @@ def equal_time(rows: list[Row]) -> str:
     """Errors by problem, budget and flow."""
     parts = []
     for problem in dict.fromkeys(r["problem"] for r in matching(rows)):
-        mine = matching(rows, problem=problem)
+        mine = over_seeds(matching(rows, problem=problem))
         errors = ["err_post", "err_resim", "err_resim_median"] if problem == "arm" else ["c2st"]
         lines = [
-            [r["budget"], r["flow"], r["n_parameters"], r["n_steps"], *(r[e] for e in errors)]
+            [
+                r["budget"],
+                r["flow"],
+                r["n_parameters"],
+                r["n_steps"],
+                *(r[e] for e in errors),
+                r["n_seeds"],
+                r["range"],
+            ]
             for r in sorted(mine, key=lambda r: (r["budget"], r[errors[0]]))
         ]
         names = {
@@ -26,7 +34,15 @@ def equal_time(rows: list[Row]) -> str:
             "err_resim_median": "its median",
             "c2st": "C2ST (0.5 is perfect)",
         }
-        heads = ["seconds", "flow", "parameters", "steps", *(names[e] for e in errors)]
+        heads = [
+            "seconds",
+            "flow",
+            "parameters",
+            "steps",
+            *(names[e] for e in errors),
+            "seeds",
+            "least and largest",
+        ]
         parts.append(f"**{problem.replace('_', ' ')}**\n\n{table(heads, lines)}")
         parts += [
             ahead(matching(mine, budget=b), errors[0], names[errors[0]], b)
@@ -34,6 +50,21 @@ def equal_time(rows: list[Row]) -> str:
         ]
         parts.append(f"On the front of error against time: {_told(front(mine, 'budget', errors[0]))}.")
     return "\n\n".join(part for part in parts if part)
+
+
+def over_seeds(rows: list[Row]) -> list[Row]:
+    """Return one row for each flow, problem and budget: its errors are means over seeds, the range is the first one's."""
+    cases: dict[tuple, list[Row]] = {}
+    for row in rows:
+        cases.setdefault((row["problem"], row["flow"], row["budget"]), []).append(row)
+    merged = []
+    for same in cases.values():
+        errors = [e for e in ("err_post", "c2st", "err_resim", "err_resim_median") if e in same[0]]
+        values = [row[errors[0]] for row in same]
+        told = f"{min(values):.2g}, {max(values):.2g}" if len(same) > 1 else ""
+        means = {e: sum(row[e] for row in same) / len(same) for e in errors}
+        merged.append(same[0] | means | {"n_seeds": len(same), "range": told})
+    return merged
 
 
 def constants(rows: list[Row]) -> str:
@@ -58,7 +89,7 @@ def of_all_sizes(rows: list[Row]) -> list[Row]:
     """Return flows made smaller and, trained as long on the same problem, those of the comparison at equal time."""
     smaller = matching(rows, benchmark="constants")
     budgets = {r["budget"] for r in smaller}
-    usual = matching(rows, benchmark="equal_time", problem="arm")
+    usual = over_seeds(matching(rows, benchmark="equal_time", problem="arm"))
     return [*smaller, *(r for r in usual if r["budget"] in budgets)]
 
 

@@ -9,7 +9,7 @@ import pytest
 import harness
 import page
 import targets
-from fronts import front
+from fronts import constants, equal_time, front
 from harness import Case
 from isr.cli import bench
 from isr.reproduce import records
@@ -158,6 +158,39 @@ def test_the_quick_form_has_fewer_cases_than_the_full_one(name):
     assert all(isinstance(case, Case) for case in [*quick, *full])
     assert 0 < len(quick) <= len(full)
     assert json.dumps([case.options for case in full])
+
+
+def trained(flow, n_parameters, err_post, **more):
+    return {
+        "benchmark": "equal_time", "problem": "arm", "flow": flow, "budget": 180.0, "n_parameters": n_parameters,
+        "n_steps": 10, "err_post": err_post, "err_resim": 0.01, "err_resim_median": 0.01,
+    } | more  # fmt: skip
+
+
+def smaller(flow, n_parameters, err_post):
+    return trained(flow, n_parameters, err_post, benchmark="constants", n_blocks=2, n_layers=1, width=4)
+
+
+def test_errors_of_several_seeds_are_told_by_mean_and_range():
+    rows = [trained("isr cISR", 100, error, seed=seed) for seed, error in enumerate((0.1, 0.3))]
+    text = equal_time([*rows, trained("sbi MAF", 200, 0.25, seed=0)])
+    assert "| 180 | isr cISR | 100 | 10 | 0.2 | 0.01 | 0.01 | 2 | 0.1, 0.3 |" in text
+    assert "| 180 | sbi MAF | 200 | 10 | 0.25 | 0.01 | 0.01 | 1 |  |" in text
+    assert "On the front of error against time: isr cISR (180 s)." in text
+
+
+def test_the_front_of_constants_has_flows_of_all_sizes_trained_as_long_and_names_who_else_is_on_it():
+    rows = [
+        smaller("isr cISR", 50, 0.3), trained("isr cISR", 100, 0.1), trained("isr cISR", 100, 0.0, budget=600.0),
+        smaller("FlowJAX spline", 60, 0.4),
+    ]  # fmt: skip
+    alone = constants(rows)
+    assert "| 50 | isr cISR | 2 blocks, 1 layers, half the functions | 10 | 0.3 | 0.01 | yes |" in alone
+    assert "| 100 | isr cISR | as above | 10 | 0.1 | 0.01 | yes |" in alone
+    assert "| 60 | FlowJAX spline | 2 blocks, 1 layers, 4 units | 10 | 0.4 | 0.01 |  |" in alone
+    assert "isr's cISR is alone on the front" in alone
+    beside = constants([*rows, smaller("FlowJAX spline", 60, 0.2)])
+    assert "Beside isr's cISR there stand on the front: FlowJAX spline with 60 constants." in beside
 
 
 def test_a_front_holds_what_none_beats_at_the_same_cost_or_a_lower_one():

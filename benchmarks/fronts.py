@@ -53,7 +53,7 @@ def equal_time(rows: list[Row]) -> str:
 
 
 def over_seeds(rows: list[Row]) -> list[Row]:
-    """Return one row for each flow, problem and budget: its errors are means over seeds, the range is the first one's."""
+    """Return one row for each flow, problem and budget: errors are means over seeds, the range the first one's."""
     cases: dict[tuple, list[Row]] = {}
     for row in rows:
         cases.setdefault((row["problem"], row["flow"], row["budget"]), []).append(row)

@@ -130,9 +130,7 @@ static void run_net(const Plan *p, const Net *net, const float *weights, const f
 /* Adds to `dweights`; `din` is what changes of both outputs mean for the inputs. */
 static void run_net_back(const Plan *p, const Net *net, const float *weights, float *dweights, const Tape *tape,
                          V *const d_out[STACK], V *din, V *dseen, V *dg, int nv) {
-    int n_seen = net->n_in + p->n_layers * p->units;
     for (int s = 0; s < STACK; s++) {
-        EACH (i, 0, n_seen) dseen[i] = (V){0};
         for (int layer = p->n_layers; layer >= 0; layer--) {
             int rows = layer_rows(p, net, layer), columns = layer_columns(p, net, layer);
             int read = first_read(p, net, layer);
@@ -144,7 +142,8 @@ static void run_net_back(const Plan *p, const Net *net, const float *weights, fl
             }
             outer(dweights + matrix, d, tape->seen[s] + read * TILE, rows, columns, nv);
             if (p->with_bias) add_up(dweights + bias_at(p, net, layer, s), d, rows, nv);
-            multiply(dseen + read * TILE, weights + matrix, 1, columns, 0, 1, d, columns, rows, nv);
+            int add = p->skip && layer < p->n_layers; /* to what the last layer left; others are the first to write */
+            multiply(dseen + read * TILE, weights + matrix, 1, columns, 0, add, d, columns, rows, nv);
         }
         EACH (i, 0, net->n_in) din[i] = s ? din[i] + dseen[i] : dseen[i];
     }

@@ -223,8 +223,12 @@ INLINE void product_block(const int R, const int J, V *restrict out, const float
 INLINE void product_rows(const int R, const int J, V *restrict out, const float *W, int down, int across,
                          const float *bias, int add, const V *restrict in, int n, int nv) {
     int j = 0;
-    for (; j + J <= nv; j += J) product_block(R, J, out + j, W, down, across, bias, add, in + j, n);
-    for (; j < nv; j++) product_block(R, 1, out + j, W, down, across, bias, add, in + j, n);
+#define VECTORS(N) product_block(R, N, out + j, W, down, across, bias, add, in + j, n), j += N
+    while (j + J <= nv) VECTORS(J);
+    if (J > 4 && j + 4 <= nv) VECTORS(4);
+    if (J > 2 && j + 2 <= nv) VECTORS(2);
+    while (j < nv) VECTORS(1);
+#undef VECTORS
 }
 
 /* out[r] = bias[r] + sum of W[r, i] in[i], the elements of W `down` and `across` apart; `add` to what is there. */

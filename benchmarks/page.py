@@ -77,8 +77,8 @@ def render(rows: list[Row], figures: Path, link: str) -> str:
         "Written by `benchmarks/page.py` from the rows that `isr bench` (or `make bench`) left in "
         "`results/benchmarks`. Each peer is installed from PyPI and used as its documentation advises, on the same "
         "machine and rows. Times are *processor time* of all threads, which other programs disturb far less than wall "
-        "time, for steps the least of many short calls (on two cores their median); compilation is told apart. Rows "
-        "hold both times, with seed, commit, versions and machine.",
+        "time, for steps the least of many short calls; on two cores they are the least *wall time* instead. "
+        "Compilation is told apart. Rows hold both times, with seed, commit, versions and machine.",
         about(rows),
         "## Targets",
         targets(rows),

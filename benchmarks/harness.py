@@ -211,6 +211,11 @@ def pin(n_cores: int) -> None:
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-n_cores:]))
 
 
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def missing(distributions: Iterable[str]) -> list[str]:
     """Return those of the distributions that are not installed."""
     return [name for name in distributions if not is_installed(name)]

@@ -5,7 +5,7 @@
 Two parts. ``steps``: the time of a training step for one restart alone and for each of 32 side by side, everything
 compiled. ``fits``: whole fits as a user would call them: `isr.SymbolicFlow` with 32 restarts, and fits with one restart
 each, one after another in the same process, of which a few are timed and 32 reckoned. Fits of one shape share what is
-compiled, so the first of either kind is told apart.
+compiled, so the first of either kind is told apart. On two cores the 32 are shared out (``n_jobs=2``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from harness import Case, Row, main, time_calls
+from harness import Case, Row, available_cores, main, time_calls
 from peers.ours import OurFlow
 from shape import ARM, Shape, arm_rows
 
@@ -26,7 +26,8 @@ def cases(quick: bool) -> list[Case]:
     """Return steps for each size of flow on one core and on two, and whole fits, which alone are quick."""
     sizes = [(name, cores) for name in SHAPES for cores in (1, 2)]
     found = [] if quick else [Case({"part": "steps", "model": name}, cores=cores) for name, cores in sizes]
-    return [*found, Case({"part": "fits", "model": "banana, one block"}, cores=1, timeout=3600)]
+    fits = {"part": "fits", "model": "banana, one block"}
+    return [*found, *(Case(fits, cores=cores, timeout=3600) for cores in ((1,) if quick else (1, 2)))]
 
 
 def measure(part: str, model: str, *, quick: bool, seed: int) -> Iterator[Row]:
@@ -70,11 +71,19 @@ def fit_row(*, quick: bool, seed: int) -> Row:
 
     x = DENSITIES["banana"].sample(2000, random_state=seed)
     effort = Effort(500, 0, 0) if quick else Effort(3000, 0, 0)
-    n_timed = 2 if quick else 4
+    n_timed, n_cores = 2 if quick else 6, available_cores()
 
     def fit_seconds(n_restarts: int, number: int) -> tuple[float, float]:
+        n_jobs = n_cores if n_restarts > 1 and n_cores > 1 else None
         model = SymbolicFlow(
-            1, 2, n_restarts=n_restarts, penalty=None, effort=effort, random_state=number, verbose=False
+            1,
+            2,
+            n_restarts=n_restarts,
+            penalty=None,
+            effort=effort,
+            random_state=number,
+            n_jobs=n_jobs,
+            verbose=False,
         )
         wall, cpu = time.perf_counter(), time.process_time()
         model.fit(x)

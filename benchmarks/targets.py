@@ -116,7 +116,7 @@ TARGETS = (
            lambda rows: number(rows, "times_bound", benchmark="machine_limit", flow="isr cISR", batch_size=1000),
            MANY_KERNELS, at_most=True),
     Target("32 restarts in one program against one after another: whole fits", 4,
-           lambda rows: number(rows, "times_faster", benchmark="restarts", part="fits"),
+           lambda rows: number(rows, "times_faster", benchmark="restarts", part="fits", cores=1),
            "fits of one shape share their programs, so those one after another compile nothing either"),
     *(
         Target(f"a million {things} against {name}, both in single precision", goal, sampling_ratio(flow, what),

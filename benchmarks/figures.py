@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fronts import of_all_sizes, over_seeds
+from fronts import EXACT, of_all_sizes, over_seeds
 from targets import matching
 
 Row = dict[str, Any]
 OURS, PEERS = "#d1495b", "#7a8b99"
-# About what exact draws score, from one seed to the next: dotted, and nothing is drawn below.
-EXACT = {"err_post": 1e-4, "c2st": 0.5}
 
 
 def steps(rows: list[Row], path: Path) -> bool:
@@ -49,7 +47,7 @@ def _bars(plt: Any, rows: list[Row], by: str, values: tuple, field: str, label: 
 
 
 def errors(rows: list[Row], path: Path) -> bool:
-    """Error against time for each problem."""
+    """Error against time for each problem; what exact draws score is dotted, and nothing is drawn below it."""
     found = over_seeds(matching(rows))
     problems = list(dict.fromkeys(r["problem"] for r in found))
     if not found:
@@ -65,14 +63,19 @@ def errors(rows: list[Row], path: Path) -> bool:
                 if points:
                     axis.plot(*zip(*points, strict=True), "o-", ms=4, lw=1.2, label=name)
             axis.set(
-                xscale="log", yscale="log" if problem == "arm" else "linear", xlabel="seconds", title=problem
+                xscale="log",
+                yscale="log" if problem == "arm" else "linear",
+                xlabel="seconds",
+                title=problem.replace("_", " "),
             )
             budgets = sorted({r["budget"] for r in matching(found, problem=problem)})
             axis.set_xticks(budgets, [f"{b:.0f}" for b in budgets])
             axis.set_xticks([], minor=True)
             axis.axhline(EXACT[field], color="0.7", lw=0.8, ls=":")
             axis.set_ylabel({"err_post": "Err_post", "c2st": "C2ST"}[field])
-        axes[0].legend(frameon=False, fontsize=7)
+        figure.legend(
+            *axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=8
+        )
         return figure
 
     return _figure(path, draw)
@@ -106,16 +109,28 @@ def growth(rows: list[Row], path: Path) -> bool:
         return False
 
     def draw(plt: Any) -> Any:
-        figure, axes = _side_by_side(plt, len(kinds), 3.4, 3.2)
-        for axis, along in zip(axes, kinds, strict=True):
+        from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+        figure, (above, below) = plt.subplots(
+            2, len(kinds), figsize=(3.2 * len(kinds), 4.6), layout="constrained", squeeze=False, sharex="col"
+        )
+        for time_axis, memory_axis, along in zip(above, below, kinds, strict=True):
             mine = sorted(matching(found, along=along), key=lambda r: r["size"])
-            of_fits = along.startswith("rows")
+            sizes, of_fits = [r["size"] for r in mine], along.startswith("rows")
             time = "fit_cpu_seconds" if of_fits else "cpu_ms"
-            axis.loglog([r["size"] for r in mine], [r[time] for r in mine], "o-", color=OURS)
-            axis.set(xlabel=along, ylabel="s a fit" if of_fits else "ms a step")
-            memory = axis.twinx()
-            memory.loglog([r["size"] for r in mine], [r["peak_mb"] for r in mine], "s--", color=PEERS, ms=4)
-            memory.set_ylabel("peak memory (MB)", color=PEERS)
+            time_axis.loglog(sizes, [r[time] for r in mine], "o-", color=OURS)
+            time_axis.set_ylabel("s a fit" if of_fits else "ms a step")
+            time_axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            time_axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            time_axis.yaxis.set_minor_locator(NullLocator())
+            memory_axis.plot(sizes, [r["peak_mb"] for r in mine], "s-", color=PEERS, ms=4)
+            memory_axis.set(
+                xlabel=along, ylabel="peak memory (MB)", ylim=(0, 1.2 * max(r["peak_mb"] for r in mine))
+            )
+            memory_axis.set_xticks(
+                sizes, [f"$10^{{{len(str(n)) - 1}}}$" if of_fits else str(n) for n in sizes]
+            )
+            memory_axis.xaxis.set_minor_locator(NullLocator())
         return figure
 
     return _figure(path, draw)

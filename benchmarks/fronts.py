@@ -8,6 +8,8 @@ from tables import table
 from targets import matching
 
 Row = dict[str, Any]
+# What exact draws score, from one seed to the next: nobody is better.
+EXACT = {"err_post": 1e-4, "c2st": 0.5}
 
 
 def equal_time(rows: list[Row]) -> str:
@@ -104,11 +106,11 @@ def size_of(row: Row) -> str:
 def front(rows: list[Row], cost: str, error: str) -> list[Row]:
     """Return the rows that none beats: no other has less error at the same cost or a lower one, by rising cost.
 
-    Errors that are smaller than those of exact draws count as zero: C2ST below 0.5, Err_post below 0.
+    Errors that exact draws have too (`EXACT`) are all the same.
     """
 
     def size(row: Row) -> float:
-        return max(row[error], 0.5 if error == "c2st" else 0.0)
+        return max(row[error], EXACT[error])
 
     best = [
         r

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from equal_time import trained_row
+from equal_time import HALF, trained_row
 from harness import Case, Row, main
 from isr.reproduce.kinematics import WIDER
 from peers import FLOWS
@@ -20,7 +20,6 @@ from shape import ARM
 
 BUDGET = 180.0
 QUICK_BUDGET = 5.0
-HALF = {name: max(1, count // 2) for name, count in WIDER.items()}
 LIBRARIES = {1: HALF, 2: WIDER}
 # Blocks, hidden layers, units of a layer (for a cISR: which library).
 SIZES = {

@@ -35,7 +35,18 @@ BATCH = 100
 PROBLEMS = ("arm", *TOYS)
 N_ROWS = {"arm": 1_000_000} | dict.fromkeys(TOYS, 100_000)
 QUICK_ROWS = 50_000
-NAMES = ("isr cISR", "isr cINN", "FrEIA cINN", "FlowJAX coupling", "FlowJAX spline", "sbi MAF", "BayesFlow")
+# The cISR with half the functions in each layer, a third of the constants.
+SMALL, HALF = "isr cISR, small", {name: max(1, count // 2) for name, count in WIDER.items()}
+NAMES = (
+    "isr cISR",
+    SMALL,
+    "isr cINN",
+    "FrEIA cINN",
+    "FlowJAX coupling",
+    "FlowJAX spline",
+    "sbi MAF",
+    "BayesFlow",
+)
 QUICK_NAMES = ("isr cISR", "FlowJAX coupling")
 BUDGETS = (60.0, 180.0, 600.0)
 QUICK_BUDGETS = (15.0,)
@@ -52,12 +63,18 @@ def cases(quick: bool) -> list[Case]:
 
 
 def _needs(name: str) -> tuple[str, ...]:
-    return ("bayesflow", "torch") if name == "BayesFlow" else FLOWS[name].needs
+    return ("bayesflow", "torch") if name == "BayesFlow" else FLOWS[kind_of(name)].needs
+
+
+def kind_of(name: str) -> str:
+    """Return the name of a flow without its size."""
+    return name.split(",")[0]
 
 
 def measure(problem: str, flow: str, budget: float, *, quick: bool, seed: int) -> Iterator[Row]:
     """Yield the error after one budget."""
-    yield trained_row(problem, flow, budget, quick=quick, seed=seed)
+    library = HALF if flow == SMALL else WIDER
+    yield trained_row(problem, flow, budget, quick=quick, seed=seed, library=library)
 
 
 def trained_row(
@@ -69,7 +86,9 @@ def trained_row(
     x, y = rows(problem, n_rows, seed)
     scales = [(v.mean(axis=0), v.std(axis=0)) for v in (x, y)]
     x_rows, y_rows = (((v - m) / s).astype(np.float32) for v, (m, s) in zip((x, y), scales, strict=True))
-    module = import_module(f"peers.{'bayesflow_flows' if flow == 'BayesFlow' else FLOWS[flow].module}")
+    module = import_module(
+        f"peers.{'bayesflow_flows' if flow == 'BayesFlow' else FLOWS[kind_of(flow)].module}"
+    )
     clock = Clock(budget)
     if flow == "BayesFlow":
         sample, n_steps, n_parameters = module.train(x_rows, y_rows, clock, seed=seed)
@@ -114,7 +133,7 @@ def train_flow(
         "FlowJAX": {"scheduled": True},
     }
     more: dict[str, Any] = own.get(name.split()[0], {})
-    flow = build(name, shape, x, y, batch_size=BATCH, seed=seed, **more)
+    flow = build(kind_of(name), shape, x, y, batch_size=BATCH, seed=seed, **more)
     n_steps, at_once = 0, more.get("steps_a_call", 50)
     while clock.spent() < clock.budget:
         flow.train(at_once, rate=clock.rate())

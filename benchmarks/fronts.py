@@ -79,7 +79,7 @@ def constants(rows: list[Row]) -> str:
         for r in found
     ]  # fmt: skip
     heads = ["constants", "flow", "size", "steps", "Err_post", "median Err_resim", "on the front"]
-    others = [r for r in best if r["flow"] != "isr cISR"]
+    others = [r for r in best if not r["flow"].startswith("isr cISR")]
     told = "isr's cISR is alone on the front."
     if others:
         named = ", ".join(f"{r['flow']} with {r['n_parameters']} constants" for r in others)

@@ -54,11 +54,11 @@ def equal_time(rows: list[Row]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def over_seeds(rows: list[Row]) -> list[Row]:
-    """Return one row for each flow, problem and budget: errors are means over seeds, the range the first one's."""
+def over_seeds(rows: list[Row], fields: tuple[str, ...] = ("problem", "flow", "budget")) -> list[Row]:
+    """Return one row for each combination of fields: errors are means over seeds, the range the first one's."""
     cases: dict[tuple, list[Row]] = {}
     for row in rows:
-        cases.setdefault((row["problem"], row["flow"], row["budget"]), []).append(row)
+        cases.setdefault(tuple(row[f] for f in fields), []).append(row)
     merged = []
     for same in cases.values():
         errors = [e for e in ("err_post", "c2st", "err_resim", "err_resim_median") if e in same[0]]
@@ -74,12 +74,21 @@ def constants(rows: list[Row]) -> str:
     found = sorted(of_all_sizes(rows), key=lambda r: r["n_parameters"])
     best = front(found, "n_parameters", "err_post")
     lines = [
-        [r["n_parameters"], r["flow"], size_of(r), r["n_steps"], r["err_post"], r["err_resim_median"],
+        [r["n_parameters"], r["flow"], size_of(r), r["n_steps"], r["err_post"], r["range"], r["err_resim_median"],
          "yes" if any(r is b for b in best) else ""]
         for r in found
     ]  # fmt: skip
-    heads = ["constants", "flow", "size", "steps", "Err_post", "median Err_resim", "on the front"]
-    others = [r for r in best if not r["flow"].startswith("isr cISR")]
+    heads = [
+        "constants",
+        "flow",
+        "size",
+        "steps",
+        "Err_post",
+        "of several",
+        "median Err_resim",
+        "on the front",
+    ]
+    others = [r for r in best if r["flow"] != "isr cISR"]
     told = "isr's cISR is alone on the front."
     if others:
         named = ", ".join(f"{r['flow']} with {r['n_parameters']} constants" for r in others)
@@ -88,11 +97,18 @@ def constants(rows: list[Row]) -> str:
 
 
 def of_all_sizes(rows: list[Row]) -> list[Row]:
-    """Return flows made smaller and, trained as long on the same problem, those of the comparison at equal time."""
+    """Return flows made smaller and, trained as long on the same problem, those of the comparison at equal time.
+
+    Flows of one kind and size are one, their errors means.
+    """
     smaller = matching(rows, benchmark="constants")
     budgets = {r["budget"] for r in smaller}
-    usual = over_seeds(matching(rows, benchmark="equal_time", problem="arm"))
-    return [*smaller, *(r for r in usual if r["budget"] in budgets)]
+    usual = [
+        r | {"flow": r["flow"].split(",")[0]}
+        for r in matching(rows, benchmark="equal_time", problem="arm")
+        if r["budget"] in budgets
+    ]
+    return over_seeds([*smaller, *usual], ("flow", "n_parameters"))
 
 
 def size_of(row: Row) -> str:

@@ -327,7 +327,8 @@ SECTIONS = (
         "The arm again, three minutes each: the flows above, and the same kinds made smaller. Networks have fewer "
         "units in a layer, the cISR half the functions and fewer blocks and layers. A flow is on the front if none "
         "with as many constants or fewer has a smaller Err_post; below 0.0001, where exact draws are too, none counts "
-        "as smaller.",
+        "as smaller. One training each, or the mean of several: the same flow trained twice may differ by 0.0004, so "
+        "that smaller differences mean little.",
         constants, figures.constants,
     ),
     Section(

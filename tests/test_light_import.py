@@ -1,9 +1,9 @@
 """Importing the package and asking for help load nothing heavy."""
 
 import json
+import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -70,11 +70,12 @@ def test_a_network_is_trained_and_drawn_from_without_sympy():
     assert "sympy" not in loaded
 
 
-def test_help_answers_within_a_second_once_warm():
+def test_help_takes_less_than_a_second_of_the_processor_once_warm():
     def seconds() -> float:
-        start = time.perf_counter()
+        start = os.times()
         subprocess.run([sys.executable, "-m", "isr.cli", "--help"], capture_output=True, check=True)
-        return time.perf_counter() - start
+        end = os.times()
+        return end.children_user + end.children_system - start.children_user - start.children_system
 
-    # The best of several: the machine may be busy with other tests.
+    # Processor time, and the best of several: the machine may be busy with other work.
     assert min(seconds() for _ in range(5)) < 1.0

@@ -73,24 +73,7 @@ def fit_row(n: int, n_steps: int, seed: int) -> Row:
         path = Path(folder) / "arm.parquet"
         write_parquet(path, n, seed)
         before = peak_megabytes()
-        wall, cpu = time.perf_counter(), time.process_time()
-        fit(path, n_steps, seed)
-    return {
-        "n_steps": n_steps, "fit_seconds": time.perf_counter() - wall, "fit_cpu_seconds": time.process_time() - cpu,
-        "peak_mb": peak_megabytes(), "peak_mb_before": before,
-        "data_mb": n * (len(kinematics.X_NAMES) + len(kinematics.Y_NAMES)) * 8 / 1e6,
-    }  # fmt: skip
-
-
-def fit(path: Path, n_steps: int, seed: int) -> None:
-    """Fit the rows of a file."""
-    from isr import ConditionalISR
-    from isr.estimators.settings import Effort
-
-    ConditionalISR(
-        2, 2, n_restarts=1, penalty=None, noise=0.0, verbose=False, random_state=seed, batch_size=BATCH,
-        effort=Effort(n_steps, 0, 0),
-    ).fit_file(path, x=kinematics.X_NAMES, y=kinematics.Y_NAMES)  # fmt: skip
+        return timed_fit(path, n, n_steps, seed) | {"peak_mb_before": before}
 
 
 def limited_row(n: int, n_steps: int, seed: int) -> Row:
@@ -101,21 +84,31 @@ def limited_row(n: int, n_steps: int, seed: int) -> Row:
         few, path = Path(folder) / "few.parquet", Path(folder) / "arm.parquet"
         write_parquet(few, FEW_ROWS, seed)
         write_parquet(path, n, seed)
-        fit(few, n_steps, seed)
+        timed_fit(few, FEW_ROWS, n_steps, seed)
         granted = round(1e6 * (private_megabytes() + LIMIT_MB))
         resource.setrlimit(resource.RLIMIT_DATA, (granted, granted))
-        wall, cpu = time.perf_counter(), time.process_time()
-        fit(path, n_steps, seed)
-        row = {
-            "n_steps": n_steps, "fit_seconds": time.perf_counter() - wall,
-            "fit_cpu_seconds": time.process_time() - cpu, "peak_mb": peak_megabytes(), "limit_mb": LIMIT_MB,
-            "data_mb": n * (len(kinematics.X_NAMES) + len(kinematics.Y_NAMES)) * 8 / 1e6,
-        }  # fmt: skip
+        row = timed_fit(path, n, n_steps, seed) | {"limit_mb": LIMIT_MB}
         try:
             pd.read_parquet(path)
         except MemoryError as error:
             return row | {"read_whole": f"{type(error).__name__}: {error}"}
     return row | {"failure": "the whole table could be read: the limit shows nothing"}
+
+
+def timed_fit(path: Path, n: int, n_steps: int, seed: int) -> Row:
+    """Fit the ``n`` rows of a file and return what it took."""
+    from isr import ConditionalISR
+    from isr.estimators.settings import Effort
+
+    wall, cpu = time.perf_counter(), time.process_time()
+    ConditionalISR(
+        2, 2, n_restarts=1, penalty=None, noise=0.0, verbose=False, random_state=seed, batch_size=BATCH,
+        effort=Effort(n_steps, 0, 0),
+    ).fit_file(path, x=kinematics.X_NAMES, y=kinematics.Y_NAMES)  # fmt: skip
+    return {
+        "n_steps": n_steps, "fit_seconds": time.perf_counter() - wall, "fit_cpu_seconds": time.process_time() - cpu,
+        "peak_mb": peak_megabytes(), "data_mb": n * (len(kinematics.X_NAMES) + len(kinematics.Y_NAMES)) * 8 / 1e6,
+    }  # fmt: skip
 
 
 def private_megabytes() -> float:

@@ -117,8 +117,8 @@ TARGETS = (
            MANY_KERNELS, at_most=True),
     Target("32 restarts in one program against one after another: whole fits", 4,
            lambda rows: number(rows, "times_faster", benchmark="restarts", part="fits", cores=1),
-           "fits of one shape share their programs, so those one after another compile nothing either; it was 4.02 when one "
-           "of them took 0.13 s and the 32 together 1.04 s, which now take 0.11 s and 0.87 s"),
+           "fits of one shape share their programs, so those one after another compile nothing either; it was 4.02 "
+           "when one of them took 0.13 s and the 32 together 1.04 s, which now take 0.11 s and 0.87 s"),
     *(
         Target(f"a million {things} against {name}, both in single precision", goal, sampling_ratio(flow, what),
                LARGE_BATCHES)

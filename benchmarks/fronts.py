@@ -93,6 +93,12 @@ def constants(rows: list[Row]) -> str:
     if others:
         named = ", ".join(f"{r['flow']} with {r['n_parameters']} constants" for r in others)
         told = f"Beside isr's cISR there stand on the front: {named}."
+    by_numbers = [r for r in front(found, "n_parameters", "err_post", bare=True) if r["flow"] != "isr cISR"]
+    if by_numbers != others:
+        named = ", ".join(
+            f"{r['flow']} with {r['n_parameters']} constants ({r['err_post']:.1g})" for r in by_numbers
+        )
+        told += f" It is that rule which decides: by the bare numbers there would stand beside it {named}."
     return f"{table(heads, lines)}\n\n{told}"
 
 
@@ -119,14 +125,14 @@ def size_of(row: Row) -> str:
     return f"{row['n_blocks']} blocks, {row['n_layers']} layers, {units}"
 
 
-def front(rows: list[Row], cost: str, error: str) -> list[Row]:
+def front(rows: list[Row], cost: str, error: str, *, bare: bool = False) -> list[Row]:
     """Return the rows that none beats: no other has less error at the same cost or a lower one, by rising cost.
 
-    Errors that exact draws have too (`EXACT`) are all the same.
+    Errors that exact draws have too (`EXACT`) are all the same, unless the ``bare`` numbers are to count.
     """
 
     def size(row: Row) -> float:
-        return max(row[error], EXACT[error])
+        return row[error] if bare else max(row[error], EXACT[error])
 
     best = [
         r

@@ -189,7 +189,10 @@ def test_the_front_of_constants_has_flows_of_all_sizes_trained_as_long_and_names
     assert "| 100 | isr cISR | as above | 10 | 0.1 |  | 0.01 | yes |" in alone
     assert "| 60 | FlowJAX spline | 2 blocks, 1 layers, 4 units | 10 | 0.4 |  | 0.01 |  |" in alone
     assert "isr's cISR is alone on the front" in alone
-    assert "alone" in constants([*rows, smaller("isr cISR", 70, 5e-5), trained("isr cINN", 300, 1e-5)])
+    assert "It is that rule" not in alone
+    level = constants([*rows, smaller("isr cISR", 70, 5e-5), trained("isr cINN", 300, 1e-5)])
+    assert "alone" in level
+    assert "by the bare numbers there would stand beside it isr cINN with 300 constants (1e-05)." in level
     twice = constants([*rows, trained("isr cISR, small", 50, 0.5)])
     assert "half the functions | 10 | 0.4 | 0.3, 0.5 | 0.01 | yes |" in twice
     beside = constants([*rows, smaller("FlowJAX spline", 65, 0.2)])

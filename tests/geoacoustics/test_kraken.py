@@ -62,12 +62,13 @@ def test_a_rigid_bottom_has_no_half_space_line():
     assert lines[12] == "0 1000000000"
 
 
-def test_the_field_file_moves_every_hydrophone_by_its_tilt():
+def test_the_field_file_asks_for_every_range_of_a_tilted_array_and_no_offsets():
     lines = flp_text(SMALL).splitlines()
     assert lines[:3] == ["/", "'RA  '", "9999"]
-    assert lines[3:11] == ["1", "0 /", "1", "5 /", "1", "30 /", "2", "20 80 /"]
-    offsets = [float(v) for v in lines[12].split()[:-1]]
-    assert_allclose(offsets, [60 * np.tan(np.deg2rad(2.0)), 0.0], rtol=1e-9)
+    assert lines[3:6] == ["1", "0 /", "2"]
+    ranges = [float(v) for v in lines[6].split()[:-1]]
+    assert_allclose(ranges, [5.0, 5.0 + 0.06 * np.tan(np.deg2rad(2.0))], rtol=1e-9)
+    assert lines[7:] == ["1", "30 /", "2", "20 80 /", "2", "0 0 /"]
 
 
 def write_records(path, words, records):
@@ -162,14 +163,18 @@ if "kraken" in sys.argv[0]:
     assert root.with_suffix(".env").read_text().startswith("'isr'")
     root.with_suffix(".mod").write_bytes(b"modes")
 elif root.with_suffix(".mod").exists() and {works}:
+    # As FIELD does: every list it reads is sorted, the offsets too, and offset i goes with depth i.
     rows = root.with_suffix(".flp").read_text().splitlines()
-    depths = [float(v) for v in rows[10].split()[:-1]]
-    offsets = [float(v) for v in rows[12].split()[:-1]]
-    words, n = 41, len(depths)
-    records = [struct.pack("<i", words) + b"stand-in".ljust(80), b"", struct.pack("<7i", 1, 1, 1, 1, 1, n, 1)]
+    lists = [sorted(float(v) for v in row.split()[:-1]) for row in rows[4::2]]
+    _, ranges, _, depths, offsets = lists
+    assert len(offsets) == len(depths)
+    words, n, m = 82, len(depths), len(ranges)
+    records = [struct.pack("<i", words) + b"stand-in".ljust(80), b"", struct.pack("<7i", 1, 1, 1, 1, 1, n, m)]
     records += [struct.pack("<d", 1.0), b"", b"", b"", struct.pack("<f", 30), struct.pack(f"<{{n}}f", *depths),
-                struct.pack("<d", 5.0)]
-    records += [struct.pack("<2f", z, o) for z, o in zip(depths, offsets)]
+                struct.pack(f"<{{m}}d", *ranges)]
+    for z, o in zip(depths, offsets):
+        field = [v for r in ranges for v in (z, 1000 * r + o - 5000)]
+        records.append(struct.pack(f"<{{2 * m}}f", *field))
     root.with_suffix(".shd").write_bytes(b"".join(r.ljust(4 * words, bytes(1)) for r in records))
 """
 
@@ -182,11 +187,13 @@ def install(directory, monkeypatch, works=True):
     monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
 
 
-def test_programs_on_path_are_run_and_their_rows_put_in_order(tmp_path, monkeypatch):
+@pytest.mark.parametrize("tilt", [2.0, 0.0, -1.0])
+def test_every_hydrophone_gets_the_pressure_at_its_own_depth_and_range(tmp_path, monkeypatch, tilt):
     install(tmp_path, monkeypatch)
-    found = pressure(SMALL, [50.0, 100.0], engine="kraken")
-    expected = np.array(SMALL.array.depths) + 1j * (SMALL.array.ranges - SMALL.array.range)
-    assert_allclose(found, np.tile(expected, (2, 1)), rtol=1e-6)
+    tilted = SMALL.replace(array=Array((80.0, 20.0, 50.0, 35.0), 5000.0, tilt=tilt))
+    found = pressure(tilted, [50.0, 100.0], engine="kraken")
+    expected = np.array(tilted.array.depths) + 1j * (tilted.array.ranges - tilted.array.range)
+    assert_allclose(found, np.tile(expected, (2, 1)), rtol=1e-6, atol=1e-6)
 
 
 def test_a_program_that_writes_nothing_is_reported(tmp_path, monkeypatch):

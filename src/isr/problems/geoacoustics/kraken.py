@@ -46,6 +46,7 @@ def kraken_pressure(
             "install them or use engine='modes'"
         )
     order = np.argsort(environment.array.depths, kind="stable")
+    which = np.unique(environment.array.ranges, return_inverse=True)[1][order]
     out = np.empty((len(frequencies), len(order)), dtype=complex)
     with tempfile.TemporaryDirectory(prefix="kraken-") as directory:
         root = Path(directory) / "run"
@@ -57,7 +58,7 @@ def kraken_pressure(
             for program, product in zip(programs, (".mod", ".shd"), strict=True):
                 _run(program, root, product)
             field = read_shd(root.with_suffix(".shd"))
-            out[row, order] = field.pressure[0, 0, 0, :, 0]
+            out[row, order] = field.pressure[0, 0, 0, np.arange(len(order)), which]
     return out / environment.density_at(environment.source_depth)
 
 
@@ -98,12 +99,16 @@ def env_text(environment: Environment, frequency: float, points_per_wavelength: 
 
 
 def flp_text(environment: Environment) -> str:
-    """Return FIELD's parameter file: point source, one range, and the offset of every hydrophone for the tilt."""
+    """Return FIELD's parameter file: point source, every depth at every range of a hydrophone.
+
+    FIELD sorts each list it reads, the range offsets of a tilted array too, so an offset that falls with depth would
+    reach the wrong hydrophone. Ranges and depths are written ascending and without offsets; the pairs that belong to
+    hydrophones are picked from the field.
+    """
     array = environment.array
-    order = np.argsort(array.depths, kind="stable")
     lines = ["/", "'RA  '", "9999"]
-    lines += _vector([0.0]) + _vector([array.range / 1000]) + _vector([environment.source_depth])
-    lines += _vector(np.asarray(array.depths)[order]) + _vector(array.ranges[order] - array.range)
+    lines += _vector([0.0]) + _vector(np.unique(array.ranges) / 1000) + _vector([environment.source_depth])
+    lines += _vector(sorted(array.depths)) + _vector([0.0] * len(array.depths))
     return "\n".join(lines) + "\n"
 
 

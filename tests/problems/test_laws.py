@@ -143,3 +143,37 @@ def test_functions_are_the_ten_with_their_ranges():
         assert np.abs(x).max() < 1
         assert np.all(np.isfinite(y))
         assert 1.9 < np.abs(function.test_set()[0]).max() < 2
+
+
+POSITIVE = np.random.default_rng(0).uniform(0.5, 3, size=(400, 2))
+ANY = np.random.default_rng(1).normal(size=(400, 2))
+SAME = {
+    "a shifted sine is a cosine": (sp.sin(X[0] + 1.5707), sp.cos(X[0]), ANY),
+    "a sine shifted back is minus a cosine": (sp.sin(X[0] - sp.pi / 2), -sp.cos(X[0]), ANY),
+    "roots of factors": (1.005 * sp.sqrt(X[0]) * sp.sqrt(X[1]), sp.sqrt(X[0] * X[1]), POSITIVE),
+    "logarithms of factors": (1.01 * sp.log(X[0] * X[1]), sp.log(X[0]) + sp.log(X[1]), POSITIVE),
+    "a square expanded": ((X[0] + X[1]) ** 2, X[0] ** 2 + 2 * X[0] * X[1] + X[1] ** 2, ANY),
+    "a squared sine": (1 - sp.sin(X[0]) ** 2, sp.cos(X[0]) ** 2, ANY),
+    "a fraction turned over": (X[0] / (X[0] + X[1]), 1 / (1 + X[1] / X[0]), POSITIVE),
+    "tanh as exponentials": ((sp.exp(2 * X[0]) - 1) / (sp.exp(2 * X[0]) + 1), sp.tanh(X[0]), ANY),
+}
+DIFFERENT = {
+    "a constant off by 5 %": (1.05 * X[0], X[0], ANY),
+    "a small term more": (X[0] + 0.01 * sp.sin(X[1]), X[0], ANY),
+    "another power": (X[0] ** 2, X[0] ** 3, ANY),
+    "a root of one factor only": (sp.sqrt(X[0] * X[1]), sp.sqrt(X[0]) * X[1], POSITIVE),
+    "another phase": (sp.sin(X[0] + 1.3), sp.cos(X[0]), ANY),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_one_law_written_two_ways_is_the_same(name):
+    found, truth, data = SAME[name]
+    comparison = compare_laws(found, truth, data)
+    assert comparison.same, comparison.reason
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_another_law_is_told_apart(name):
+    found, truth, data = DIFFERENT[name]
+    assert not compare_laws(found, truth, data).same

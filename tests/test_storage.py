@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import equinox as eqx
@@ -24,6 +25,7 @@ import isr
 from expressions.expression_models import MODELS, make
 from isr.model.build import Architecture, build_flow
 from isr.model.eql import build_eql
+from isr.model.formula import Formulas, express
 from isr.model.mlp import build_mlp
 from isr.model.parameters import cast
 from isr.model.primitives import PRIMITIVES, register_primitive
@@ -38,6 +40,7 @@ from isr.storage import (
     structure,
     to_bytes,
 )
+from isr.storage.requirements import refuse_unless_shapes_fit
 
 
 @pytest.fixture(scope="module")
@@ -274,6 +277,35 @@ def test_a_file_with_a_right_checksum_and_wrong_content_is_refused(name):
     change, message = FORGERIES[name]
     with pytest.raises(ModelFileError, match=message):
         from_bytes(forged(change))
+
+
+BAD_TREES = {
+    "an unknown operator": (("plus", ("input", 0), ("input", 1)), "'plus', which is no operator"),
+    "a missing input": (("input", 7), "refers to input .*, but there are 2"),
+    "a missing constant": (("constant", 1), "refers to constant .*, but there are 1"),
+    "a fraction as exponent": (("pow", ("input", 0), 0.5), "a whole exponent"),
+    "a tower of powers": (("pow", ("pow", ("pow", ("number", 7), 30), 30), 30), "powers up to 27000"),
+    "a huge power": (("pow", ("number", 7), 10**9), "beyond 1000"),
+    "an infinite number": (("number", float("inf")), "beyond 1e.300"),
+    "text as a number": (("number", "2"), "which is none"),
+    "too many arguments": (("call", "sin", ("input", 0), ("input", 1)), "does not take"),
+    "no operator": ((), "where an operator"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TREES)
+def test_a_file_with_a_formula_that_is_none_is_refused(name):
+    tree, message = BAD_TREES[name]
+    formulas = Formulas(jnp.array([2.0]), (("input", 0),), 1, 2)
+    with pytest.raises(ValueError, match=message):
+        refuse_unless_shapes_fit(replace(formulas, trees=(tree,)))
+
+
+def test_a_number_in_a_formula_prints_as_it_computes():
+    tree = ("mul", ("number", 2.5), ("input", 0))
+    formulas = from_bytes(to_bytes(Bundle(Formulas(jnp.zeros(0), (tree,), 1, 1)))).model
+    assert float(formulas(jnp.array([2.0]))[0, 0]) == 5.0
+    assert express(formulas.trees[0], [sympy.Symbol("x")], []) == 2.5 * sympy.Symbol("x")
 
 
 def test_a_primitive_of_ones_own_must_be_registered_before_loading(tmp_path):

@@ -3,11 +3,12 @@
 After pruning, an equation-learner network is turned into its formulas, folded and merged; from there on the
 formula *is* the subnetwork. A tree is a nested tuple:
 ``("input", i)``, ``("constant", k)``, ``("number", n)``, ``("add", a, b, ...)``, ``("mul", a, b, ...)``,
-``("pow", a, n)`` with a whole exponent, or ``("call", primitive, a, ...)``.
+``("pow", a, n)`` with a whole exponent, or ``("call", primitive, a, ...)``. `check_tree` judges one from outside.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     import sympy
 
 Tree = tuple[Any, ...]
+# Of a tree from a file: higher powers and larger whole numbers are no formula, and would take SymPy for ever.
+LARGEST_POWER = 1000
+LARGEST_NUMBER = 1e300
 
 
 class Formulas(eqx.Module):
@@ -72,7 +76,7 @@ def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k
     if kind == "call":
         return lookup(tree[1]).apply(*(evaluate(t, inputs, constants) for t in tree[2:]))
     values = [evaluate(t, inputs, constants) for t in tree[1:]]
-    return reduce(jnp.add if kind == "add" else jnp.multiply, values)
+    return reduce({"add": jnp.add, "mul": jnp.multiply}[kind], values)
 
 
 def express(tree: Tree, inputs: Sequence[sympy.Expr], constants: Sequence[sympy.Expr]) -> sympy.Expr:
@@ -85,13 +89,70 @@ def express(tree: Tree, inputs: Sequence[sympy.Expr], constants: Sequence[sympy.
     if kind == "constant":
         return constants[tree[1]]
     if kind == "number":
-        return sympy.Integer(tree[1])
+        return sympy.Integer(tree[1]) if tree[1] == int(tree[1]) else sympy.Float(tree[1])
     if kind == "pow":
         return express(tree[1], inputs, constants) ** tree[2]
     if kind == "call":
         return lookup(tree[1]).express(*(express(t, inputs, constants) for t in tree[2:]))
     terms = [express(t, inputs, constants) for t in tree[1:]]
-    return sympy.Add(*terms) if kind == "add" else sympy.Mul(*terms)
+    return {"add": sympy.Add, "mul": sympy.Mul}[kind](*terms)
+
+
+def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:
+    """Return the highest power a tree holds, once it is known to be one; raise ValueError that says what is not.
+
+    Args:
+        tree: What a file gave.
+        n_inputs: Inputs it may refer to.
+        n_constants: Constants it may refer to.
+
+    Example:
+        >>> check_tree(("pow", ("pow", ("input", 0), 2), 3), 1, 0)
+        6
+        >>> check_tree(("plus", ("input", 0)), 1, 0)
+        Traceback (most recent call last):
+        ...
+        ValueError: a formula holds 'plus', which is no operator; known: input, constant, number, add, mul, pow, call
+    """
+    if not isinstance(tree, tuple) or not tree:
+        raise ValueError(f"a formula holds {tree!r} where an operator with its arguments should stand")
+    kind, *rest = tree
+    if kind in ("input", "constant"):
+        n = n_inputs if kind == "input" else n_constants
+        if len(rest) != 1 or not _is_whole(rest[0]) or not 0 <= rest[0] < n:
+            raise ValueError(f"a formula refers to {kind} {rest}, but there are {n}")
+        return 1
+    if kind == "number":
+        if len(rest) != 1 or isinstance(rest[0], bool) or not isinstance(rest[0], int | float):
+            raise ValueError(f"a formula holds the number {rest}, which is none")
+        if not math.isfinite(rest[0]) or abs(rest[0]) > LARGEST_NUMBER:
+            raise ValueError(f"a formula holds the number {rest[0]!r}, beyond {LARGEST_NUMBER:g}")
+        return 1
+    if kind == "pow":
+        if len(rest) != 2 or not _is_whole(rest[1]):
+            raise ValueError(f"a power needs a base and a whole exponent, got {rest[1:]}")
+        power = check_tree(rest[0], n_inputs, n_constants) * abs(rest[1])
+        if power > LARGEST_POWER:
+            raise ValueError(f"a formula holds powers up to {power}, beyond {LARGEST_POWER}")
+        return max(1, power)
+    if kind == "call":
+        if not rest or not isinstance(rest[0], str) or lookup(rest[0]).arity != len(rest) - 1:
+            raise ValueError(
+                f"a formula calls {rest[:1]} with {len(rest) - 1} arguments, which it does not take"
+            )
+        rest = rest[1:]
+    elif kind not in ("add", "mul") or not rest:
+        known = "input, constant, number, add, mul, pow, call"
+        raise ValueError(f"a formula holds {kind!r}, which is no operator; known: {known}")
+    powers = [check_tree(part, n_inputs, n_constants) for part in rest]
+    power = sum(powers) if kind == "mul" else max(powers)
+    if power > LARGEST_POWER:
+        raise ValueError(f"a formula holds powers up to {power}, beyond {LARGEST_POWER}")
+    return power
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def complexity(tree: Tree) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from isr.model.coupling import Coupling
 from isr.model.eql import EQL
 from isr.model.flow import Flow
-from isr.model.formula import Formulas
+from isr.model.formula import Formulas, check_tree
 from isr.model.parameters import cast
 from isr.model.primitives import PRIMITIVES
 from isr.storage.bundle import REMEDY, ModelFileError
@@ -65,6 +65,7 @@ def refuse_unknown_primitives(needed: Mapping[str, list[float]]) -> None:
 
 def refuse_unless_shapes_fit(model: Any) -> None:
     """Raise unless the arrays of a model fit each other; nothing is computed, JAX only traces the shapes."""
+    _refuse_unless_formulas_hold(model)
     with jax.enable_x64(True):
         model = cast(model, jnp.float64)
 
@@ -80,6 +81,13 @@ def refuse_unless_shapes_fit(model: Any) -> None:
                 raise ModelFileError(f"its arrays give {latent.shape} and {x.shape}; {REMEDY}")
         elif hasattr(model, "n_inputs"):
             jax.eval_shape(model, rows(model.n_inputs))
+
+
+def _refuse_unless_formulas_hold(model: Any) -> None:
+    for part in jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, Formulas)):
+        if isinstance(part, Formulas):
+            for tree in part.trees:
+                check_tree(tree, part.n_inputs, len(part.constants))
 
 
 def _refuse_unless_subnetworks_fit(flow: Flow) -> None:

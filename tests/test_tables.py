@@ -138,7 +138,7 @@ BAD_ROWS = {
         r"column 'x2' of x is not numeric: row 1 holds None of type NoneType",
     ),
     "objects": (np.array([[{}]], dtype=object), TypeError, r"row 0 holds \{\} of type dict"),
-    "dates": (np.array([["2020-01-01"]], dtype="M8[D]"), TypeError, r"not numeric: its type is date"),
+    "dates": (np.array([["2020-01-01"]], dtype="M8[D]"), TypeError, r"column 'x1' of x holds dates or times"),
     "text column": (
         FRAME.assign(b="no"),
         TypeError,

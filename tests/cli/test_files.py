@@ -1,12 +1,18 @@
 """Rows from files: the same whatever the format, and a sentence for everything that can be wrong with them."""
 
+import datetime
+
+import jax
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import isr
 from isr.data.files import match_columns, numeric_columns, read_rows
+from isr.data.sources import open_rows
+from isr.report import gather
 
 FRAME = pd.DataFrame({"depth": [200.0, 210.5, 220.25], "p1": [1.0, -2.0, 3e-7]})
 
@@ -122,3 +128,51 @@ def test_a_parquet_file_with_damaged_notes_on_its_columns_is_refused(tmp_path):
     pq.write_table(table.replace_schema_metadata({b"pandas": notes}), path)
     with pytest.raises(ValueError, match="is not a Parquet file, or damaged"):
         read_rows(path)
+
+
+DAYS = pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-05"])
+TIMES = {
+    "dates": DAYS,
+    "a missing date": pd.to_datetime(["2020-01-01", None, "2020-01-05"]),
+    "dates with a zone": DAYS.tz_localize("UTC"),
+    "time spans": DAYS - DAYS[0],
+    "days": DAYS.date,
+    "times of day": [datetime.time(1, 2)] * 3,
+}
+
+
+@pytest.mark.parametrize("times", TIMES.values(), ids=TIMES.keys())
+def test_dates_and_times_in_a_parquet_file_are_refused_and_never_become_numbers(times, tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"a": [1.0, 2.0, 3.0], "when": times}).to_parquet(path)
+    with pytest.raises(
+        (TypeError, ValueError), match="column 'when' of .*rows.parquet (holds dates|is not numeric)"
+    ):
+        numeric_columns(read_rows(path), ["a", "when"], source=path)
+    with pytest.raises(
+        TypeError, match=r"column 'when' of .*rows.parquet holds dates or times .* convert it to numbers"
+    ):
+        open_rows(path)
+    assert open_rows(path, ["a"]).read(0, 3).ravel().tolist() == [1.0, 2.0, 3.0]
+
+
+def test_text_and_arrays_of_dates_are_no_rows_to_stream(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"a": ["1", "2"]}).to_parquet(path)
+    with pytest.raises(TypeError, match=r"column 'a' of .*rows.parquet is not numeric: its type is .*string"):
+        open_rows(path)
+    with pytest.raises(TypeError, match="holds dates or times"):
+        open_rows(np.array([["2020-01-01"], ["NaT"]], dtype="M8[D]"))
+
+
+def test_estimators_and_reports_take_no_dates_for_numbers():
+    days = pd.DataFrame({"when": pd.date_range("2020-01-01", periods=50)})
+    flow = isr.build_flow(jax.random.key(0), 1)
+    for attempt in (
+        lambda: isr.SymbolicFlow().fit(days),
+        lambda: isr.EQLRegressor().fit(days, np.arange(50.0)),
+        lambda: isr.ConditionalISR().fit(days, np.arange(50.0)),
+        lambda: gather(flow, data=days, checks=False),
+    ):
+        with pytest.raises(TypeError, match="'when' of .* holds dates or times"):
+            attempt()

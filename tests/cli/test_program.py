@@ -6,6 +6,7 @@ import sys
 import types
 import warnings
 
+import numpy as np
 import pytest
 
 import isr
@@ -90,9 +91,31 @@ def test_an_interrupt_has_its_own_exit_code(failing_demo, capsys):
     assert run(capsys, "demo", "--force") == (130, "", "error: interrupted\n")
 
 
-def test_a_fit_without_a_model_has_its_own_exit_code(failing_demo, capsys):
-    failing_demo(FloatingPointError("every restart diverged"))
-    assert run(capsys, "demo", "--force") == (3, "", "error: every restart diverged\n")
+def test_a_fit_without_a_model_has_its_own_exit_code(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    # The fit itself raises once no member has a finite loss; here none is left by force.
+    monkeypatch.setattr("isr.estimators.flow_fit._distinct", lambda weights: [])
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    np.savez("rows.npz", a=rows[:, 0], b=rows[:, 1])
+    code, _, err = run(
+        capsys, "fit", "rows.npz", "--x", "a,b", "--quick", "--restarts", "1", "--out", "m.isr"
+    )
+    assert code == 3
+    assert "error: every restart diverged, so there is no model" in err
+
+
+ONE_LINE, NONE = "read line", "exec 0<&-"
+
+
+@pytest.mark.parametrize(
+    ("command", "reader"),
+    [("show {model}", ONE_LINE), ("show {model} --json", NONE), ("sample {model} -n 20000", NONE), ("--help", ONE_LINE)],
+)  # fmt: skip
+def test_a_pipe_closed_by_its_reader_ends_a_command_quietly(command, reader, models):
+    arguments = command.format(model=models["flow"])
+    script = f"{sys.executable} -m isr.cli {arguments} | ({reader}); echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_a_warning_is_one_line_on_stderr(monkeypatch, capsys):

@@ -144,3 +144,42 @@ def test_a_weight_outside_a_restart_s_mask_stays_zero():
     )
     assert np.all(result.weights[:, 2] == 0)
     assert len(result.history.phases) == sum(p.n_epochs for p in PHASES)
+
+
+def memorising_problem(n=12, seed=0, noise=1.0):
+    """Fewer rows than weights, and noise: training loss falls to nothing while the held-out loss rises."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(10, n))
+    return {"x": x, "y": x[:1] + noise * rng.normal(size=(1, n))}
+
+
+def memorise(path=None, monitor=None, n_epochs=60):
+    phases = (Phase("train", n_epochs, 3e-2, 1e-5), Phase("sparsify", 0), Phase("refit", 0))
+    schedule = Schedule(phases, (0.0,), threshold=0.0, batch_size=12, least_steps=20)
+    weights = np.zeros((2, 10), np.float32)
+    weights[1] += 0.1
+    return train(
+        linear_loss, weights, memorising_problem(), memorising_problem(400, 1), schedule, jax.random.key(0),
+        monitor=monitor, path=path,
+    )  # fmt: skip
+
+
+def test_a_member_keeps_the_weights_with_its_best_held_out_loss():
+    found = memorise()
+    curves = np.stack(found.history.held_out)
+    assert curves[-1].min() > curves.min() + 0.05  # the last weights are worse than the best
+    np.testing.assert_allclose(found.held_out.min(), curves.min(), rtol=1e-5)
+
+
+def test_a_phase_ends_where_the_held_out_loss_only_rises():
+    assert len(memorise().history.phases) < 60
+    assert len(run().history.phases) == sum(phase.n_epochs for phase in PHASES)  # no such rise here
+
+
+def test_a_resumed_run_has_the_same_best_weights(tmp_path):
+    path = tmp_path / "run.checkpoint"
+    memorise(path, StopAfter(9))
+    resumed = memorise(path)
+    whole = memorise()
+    assert_array_equal(resumed.weights, whole.weights)
+    assert len(resumed.history.phases) == len(whole.history.phases)

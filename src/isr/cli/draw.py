@@ -192,4 +192,5 @@ def _as_data(posterior: Posterior, rows: list[dict[str, Any]], n: int) -> dict[s
         "summary": rows,
         "unlike_training_data": None if like is None else like.unusual,
         "p_value": None if like is None else like.p_value,
+        "share_outside_training_rows": posterior.share_outside,
     }

@@ -77,17 +77,28 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(arguments: list[str], debug: bool) -> int:
     try:
         code = app(args=arguments, prog_name="isr", standalone_mode=False) or 0
+        sys.stdout.flush()  # short output may meet the closed pipe only here
         return code if code != INTERRUPTED else _say("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # The reader (``head``, a pager) has gone; silence the flush at exit as well.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAULT
+        return _without_reader()
+    except SystemExit as leave:  # Click leaves by itself, with 1, where a pipe is closed
+        if isinstance(leave.__context__, BrokenPipeError):
+            return _without_reader()
+        raise
     except (typer.Abort, KeyboardInterrupt):
         return _say("interrupted", INTERRUPTED)
     except Exception as error:
         if debug and not _is_usage(error):
             raise
         return _explain(error)
+
+
+def _without_reader() -> int:
+    """The reader (``head``, a pager) has what it wanted, which is no error; nothing is flushed into the pipe at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    return 0
 
 
 def _explain(error: Exception) -> int:

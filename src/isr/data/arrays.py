@@ -56,9 +56,41 @@ def to_numbers(array: np.ndarray, *, name: str, what: str) -> np.ndarray:
         return array.astype(np.complex128)
     if array.dtype.kind == "O":
         return np.array([_to_number(value, row, name, what) for row, value in enumerate(array)])
+    refuse_times(array, name=name, what=what)
     raise TypeError(
         f"column {name!r} of {what} is not numeric: its type is {_kind(array)}, first value {array[0].item()!r}; "
         "convert it to numbers or leave it out"
+    )
+
+
+def refuse_times(column: Any, *, name: str, what: str) -> None:
+    """Raise where a column or array holds dates, times or time spans, which convert to counts of some unit silently.
+
+    Args:
+        column: A pandas series, or an array.
+        name: Its name, for the error message.
+        what: What its table is called there.
+    """
+    is_period = type(column.dtype).__name__ == "PeriodDtype"
+    if is_period or getattr(column.dtype, "kind", "O") in "mM":
+        raise not_a_time(column.dtype, name=name, what=what)
+
+
+def without_times(rows: Any, *, what: str = "X") -> Any:
+    """Return rows as they came, once no column of theirs is known to hold dates or times."""
+    if hasattr(rows, "dtypes") and hasattr(rows, "columns"):
+        for i, name in enumerate(rows.columns):
+            refuse_times(rows.iloc[:, i], name=str(name), what=what)
+    elif hasattr(rows, "dtype"):
+        refuse_times(rows, name=str(getattr(rows, "name", None) or f"{what}1"), what=what)
+    return rows
+
+
+def not_a_time(kind: object, *, name: str, what: str) -> TypeError:
+    """Return the error for a column of dates, times or time spans; it says how to make numbers of them."""
+    return TypeError(
+        f"column {name!r} of {what} holds dates or times ({kind}), not numbers; convert it to numbers, such as days "
+        "since the first row (column - column.min()) / pandas.Timedelta('1D'), or leave it out"
     )
 
 
@@ -115,4 +147,4 @@ def _to_number(value: Any, row: int, name: str, what: str) -> float:
 
 
 def _kind(array: np.ndarray) -> str:
-    return {"U": "text", "S": "bytes", "M": "date", "m": "time span"}.get(array.dtype.kind, str(array.dtype))
+    return {"U": "text", "S": "bytes"}.get(array.dtype.kind, str(array.dtype))

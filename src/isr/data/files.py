@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from isr.data.arrays import refuse_times
 from isr.data.names import quoted
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def _some(names: list[str]) -> str:
 def _numbers(column: Any, name: str, source: str | Path) -> np.ndarray:
     import pandas as pd
 
+    refuse_times(column, name=name, what=str(source))
     converted: Any = pd.to_numeric(column, errors="coerce")
     values = converted.to_numpy(dtype=float, na_value=np.nan)
     bad = np.isnan(values) & column.notna().to_numpy()

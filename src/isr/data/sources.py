@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float
 
+from isr.data.arrays import not_a_time
 from isr.data.files import match_columns
 from isr.data.names import check_names
 
@@ -54,10 +55,13 @@ def open_rows(
         if path.suffix == ".npy":
             source = np.load(path, mmap_mode="r", allow_pickle=False)
         elif path.suffix in (".parquet", ".pq"):
-            known = _parquet(path).schema_arrow.names
+            schema = _parquet(path).schema_arrow
             wanted = (
-                known if columns is None else match_columns(known, [str(c) for c in columns], source=path)
+                schema.names
+                if columns is None
+                else match_columns(schema.names, [str(c) for c in columns], source=path)
             )
+            _refuse_unless_numeric(schema, wanted, path)
             return ParquetRows(str(path), tuple(wanted))
         else:
             raise ValueError(f"{path} is neither a Parquet file (.parquet) nor a NumPy array (.npy)")
@@ -65,6 +69,8 @@ def open_rows(
         raise TypeError(
             f"a source of rows is a path or an array with rows and columns, got {type(source).__name__}"
         )
+    if np.dtype(getattr(source, "dtype", float)).kind in "mM":
+        raise not_a_time(source.dtype, name=f"{letter}1", what="the array")
     wanted = range(source.shape[1]) if columns is None else [_column(c, source.shape[1]) for c in columns]
     return ArrayRows(source, tuple(wanted), letter)
 
@@ -130,6 +136,20 @@ def _parquet(path: Path) -> Any:
         return pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or damaged: {error}") from None
+
+
+def _refuse_unless_numeric(schema: Any, names: Sequence[str], path: Path) -> None:
+    from pyarrow import types
+
+    kinds = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    for name in names:
+        kind = schema.field(name).type
+        if types.is_temporal(kind):
+            raise not_a_time(kind, name=name, what=str(path))
+        if not any(is_kind(kind) for is_kind in kinds):
+            raise TypeError(
+                f"column {name!r} of {path} is not numeric: its type is {kind}; convert it to numbers or leave it out"
+            )
 
 
 def _column(given: Any, n: int) -> int:

@@ -148,7 +148,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
                 n_devices=self.n_devices,
             )  # fmt: skip
         self.history_ = self.fit_.population.history
-        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
+        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train), monitor.stopped)
         self._use(self.fit_.chosen)
         warn_unless_ok(self.status_)
         return self

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isr.estimators.baselines import better_than, normal_point, not_wild
 from isr.estimators.flow_points import closed_point, in_nats_of_x, polished_point, refined_points, weighed
 from isr.estimators.rows import Pairs, Rows, prepare
 from isr.estimators.status import DivergedError
@@ -34,6 +35,9 @@ from isr.training.population import Population, Schedule
 from isr.training.shares import train_shared
 from isr.training.sublibraries import sublibrary_masks
 
+# Of `max_time`, where formulas are to be made of what was trained.
+TRAINING_SHARE = 0.7
+
 
 @dataclass(frozen=True)
 class FlowFit:
@@ -48,6 +52,7 @@ class FlowFit:
         population: The trained members.
         n_train: Training rows.
         charts: Names of the charts in use.
+        is_wild: Whether every point gives absurd draws or densities somewhere near the data.
     """
 
     front: list[Point]
@@ -58,6 +63,7 @@ class FlowFit:
     population: Population
     n_train: int
     charts: tuple[str, ...]
+    is_wild: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,25 +113,32 @@ def fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
 def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
     shape = _best_shape(pairs, settings, monitor)
     rows = prepare(pairs, seed=settings.seed, isotropic="polar" in shape.charts)
-    population, restore = _train(rows, shape, settings, monitor)
+    # Formulas need time of their own: a network that was stopped can still be written out, an unrefined one not read.
+    training = monitor.until(TRAINING_SHARE) if settings.sparse and shape.subnet == "eql" else monitor
+    population, restore = _train(rows, shape, settings, training)
     members = [
         _settled(restore(w.astype(np.float32)), rows)
         for w in _distinct(population.weights[np.isfinite(population.held_out)])
     ]
     # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
     points = [closed_point(m, rows, np.float64 if settings.sparse else np.float32) for m in members]
-    if settings.sparse and shape.subnet == "eql" and members:
+    if settings.sparse and shape.subnet == "eql" and members and not monitor.should_stop():
         points += refined_points(members, points, rows, monitor)
-    front = weighed(pareto([p for p in points if np.isfinite(p.held_out_nats)]))
-    if not front:
+    if not any(np.isfinite(p.held_out_nats) for p in points):
         raise DivergedError
-    chosen = choose(front, settings.rule, n_rows=len(rows.train))
-    polished = polished_point(front[chosen], rows, settings.snapping)
+    normal = normal_point(rows, joint=settings.joint)
+    points += [] if normal is None else [normal]
+    front = weighed(pareto(points))
+    safe = not_wild(front, rows, normal)
+    front = safe or front
+    fair = better_than(front, normal)
+    chosen = fair[choose([front[i] for i in fair], settings.rule, n_rows=len(rows.train))]
+    polished = polished_point(front[chosen], rows, settings.snapping, monitor)
     front[chosen] = polished.point
     front = [in_nats_of_x(p, rows) for p in front]
     return FlowFit(
         front, chosen, front[chosen].model, polished.errors, polished.labels, population, len(rows.train),
-        shape.charts,
+        shape.charts, is_wild=not safe,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from isr.estimators.equation_model import EquationModel
 from isr.estimators.flow_fit import FlowFit, Settings, fit_flow
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import make_schedule, seed_of
-from isr.estimators.status import status_of, warn_unless_ok
+from isr.estimators.status import Status, overfitting, status_of, warn_unless_ok
 from isr.estimators.streams import Stream
 from isr.model.affine import standardise
 from isr.model.build import Architecture
@@ -105,9 +105,21 @@ class FlowModel(EquationModel):
         some = [None if rows is None else rows[:N_ROUND_TRIP].copy() for rows in (pairs.x, pairs.y)]
         self._some_rows = (some[0], some[1])
         self.history_ = self.fit_.population.history
-        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train))
+        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train), monitor.stopped)
         self._use(self.fit_.chosen)
+        if self.status_.ok:
+            self.status_ = self._misfit(pairs) or self.status_
         warn_unless_ok(self.status_)
+
+    def _misfit(self, pairs: Pairs) -> Status | None:
+        """Return what is wrong with a fit that ended as it should, or None."""
+        if self.fit_.is_wild:
+            return Status(
+                False,
+                "every model found throws some draws far from the data, or gives rows near them next to no density",
+                "give bounds, more rows, fewer blocks or layers, or another random_state",
+            )
+        return overfitting(self.fit_.front[self.fit_.chosen])
 
     @property
     def round_trip_error_(self) -> float:

@@ -77,7 +77,7 @@ def closed_point(member: Flow, rows: Rows, dtype: type = np.float64) -> Point:
 def weighed(front: list[Point]) -> list[Point]:
     """Return the front with the complexity of every network written out; so far it was a rough estimate."""
     weighed = [
-        replace(p, complexity=_complexity(p.model))
+        replace(p, complexity=complexity_of(p.model))
         if _is_closed(p.model) and p.n_constants <= 3 * MAX_CONSTANTS
         else p
         for p in front
@@ -85,7 +85,8 @@ def weighed(front: list[Point]) -> list[Point]:
     return pareto(weighed)
 
 
-def _complexity(flow: Flow) -> int:
+def complexity_of(flow: Flow) -> int:
+    """Return the cost of a flow's equations."""
     from isr.expressions import extract
 
     return extract(flow).complexity
@@ -109,7 +110,8 @@ def _for_refit(rows: Rows, n_padding: int) -> dict[str, np.ndarray]:
     return {k: v[:, :MAX_REFIT_ROWS] for k, v in rows.raw(n_padding=n_padding).items()}
 
 
-def _without_bounds(flow: Flow, rows: Rows) -> Flow:
+def without_bounds(flow: Flow, rows: Rows) -> Flow:
+    """Return a flow of the front over x opened from its bounds."""
     steps = flow.steps[1:] if rows.bounds is not None else flow.steps
     return Flow(Chain(tuple(steps)), flow.condition_map, flow.noise, flow.n_padding)
 
@@ -128,13 +130,13 @@ def refined_points(members: list[Flow], closed: list[Point], rows: Rows, monitor
         promising.values(), flow_row_loss, rows.standard(n_padding=n_padding), monitor=monitor
     )
     points = [closed_point(m, rows) for m in networks]
-    opened = [open_flow(_without_bounds(p.model, rows)) for p in points]
+    opened = [open_flow(without_bounds(p.model, rows)) for p in points]
     refined = refine(
         _distinct_formulas(opened),
         flow_row_loss,
         _for_refit(rows, n_padding),
         rows.raw(held_out=True, n_padding=n_padding),
-        complexity=_complexity,
+        complexity=complexity_of,
         acceptable=lambda flow: is_tame(flow, rows),
         tidy=tidy,
         monitor=monitor,
@@ -181,18 +183,18 @@ def is_tame(flow: Flow, rows: Rows) -> bool:
     return bool(np.all(density > -0.5 * FARTHEST**2))
 
 
-def polished_point(point: Point, rows: Rows, snapping: bool) -> Polished:
+def polished_point(point: Point, rows: Rows, snapping: bool, monitor: Monitor) -> Polished:
     """Return the chosen point with its constants settled; a network, or what polishing would spoil, as it is."""
     as_it_is = Polished(point, np.full(len(point.theta), np.nan), {})
-    if _is_closed(point.model):
+    if _is_closed(point.model) or monitor.should_stop():
         return as_it_is
     from isr.pruning.opening import tidy
 
     n_padding = point.model.n_padding
     polished = polish(
-        replace(point, model=_without_bounds(point.model, rows)), flow_row_loss,
+        replace(point, model=without_bounds(point.model, rows)), flow_row_loss,
         _for_refit(rows, n_padding), rows.raw(held_out=True, n_padding=n_padding),
-        snapping=snapping, tidy=tidy, complexity=lambda flow: _complexity(_with_bounds(flow, rows)),
+        snapping=snapping, tidy=tidy, complexity=lambda flow: complexity_of(_with_bounds(flow, rows)),
     )  # fmt: skip
     if not is_tame(polished.point.model, rows):
         return as_it_is

@@ -16,7 +16,9 @@ from isr.estimators.flow_model import FlowModel
 from isr.estimators.noise import observation_noise
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import seed_of
+from isr.estimators.status import Status, worse_than_constant
 from isr.estimators.streams import Stream
+from isr.inference.extent import Extent
 from isr.inference.outliers import TrainingRecord
 from isr.inference.posterior import Posterior
 from isr.inference.priors import Prior, parse_prior
@@ -30,6 +32,8 @@ from isr.training.penalties import AbstractPenalty
 CLAMP = 2.0
 # Several blocks that read y diverge at the rate that suits a density of one or two blocks.
 PEAK = 3e-3
+# Rows that a surrogate is compared with the mean on.
+N_JUDGED = 5000
 
 
 class InverseModel(FlowModel):
@@ -81,6 +85,8 @@ class InverseModel(FlowModel):
     """
 
     _joint: bool
+
+    extent_: Extent | None = None
 
     def __init__(
         self,
@@ -175,7 +181,7 @@ class InverseModel(FlowModel):
         self.columns_, self.y_columns_ = x_table.columns, y_table.columns
         self.noise_ = observation_noise(self.noise, y_table)
         measured = np.random.default_rng([seed_of(self.random_state), 2]).normal(y_table.values, self.noise_)
-        self.training_ = TrainingRecord.of(measured)
+        self.training_, self.extent_ = TrainingRecord.of(measured), Extent.of(x_table.values)
         box = None if x_table.bounds is None else bounded(x_table.bounds.low, x_table.bounds.high)
         self._fit(
             Pairs(x_table.values, box, y_table.values, self.noise_), clamp=CLAMP, peak=PEAK, shape=self._shape(),
@@ -267,6 +273,7 @@ class InverseModel(FlowModel):
             prior=getattr(self, "prior_", None),
             simulator=getattr(self, "simulator_", None),
             training=self.training_,
+            extent=self.extent_,
         )
 
     def _observations(self, y_star: Any) -> np.ndarray:
@@ -330,7 +337,8 @@ class InverseModel(FlowModel):
             model=self.flow_, x_names=self.columns_.names, y_names=self.y_columns_.names, units=self._units(),
             kind=type(self).__name__, others=self._others(),
             metadata=self._metadata(
-                charts=self.fit_.charts, noise=self.noise_, training=self.training_.to_dict()
+                charts=self.fit_.charts, noise=self.noise_, training=self.training_.to_dict(),
+                **({"extent": self.extent_.to_dict()} if self.extent_ is not None else {}),
             ),
         )  # fmt: skip
 
@@ -356,6 +364,12 @@ class ISR(InverseModel):
     """
 
     _joint = True
+
+    def _misfit(self, pairs: Pairs) -> Status | None:
+        assert pairs.y is not None
+        x, y = pairs.x[:N_JUDGED], pairs.y[:N_JUDGED]
+        predicted = self.flow_.forward(x)[0][:, : self.flow_.n_observed]
+        return worse_than_constant(predicted, y, self.y_columns_.names) or super()._misfit(pairs)
 
     def predict(self, x: Any) -> np.ndarray:
         """Return the surrogate's y for rows of x."""

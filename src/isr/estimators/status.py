@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from isr.pruning.front import Point
 from isr.training.population import Population
 
+# Nats per row by which held-out rows may be worse than training rows, beside what chance explains.
+LARGE_GAP = 0.5
 
-class DivergedError(ValueError):
+
+class DivergedError(FloatingPointError, ValueError):
     """No member of a population ended with a finite loss, so there is no model."""
 
     def __init__(self) -> None:
@@ -39,10 +44,18 @@ class Status:
         return self.reason if not self.remedy else f"{self.reason}; {self.remedy}"
 
 
-def status_of(population: Population, n_steps: int) -> Status:
-    """Return how training went: finished, stopped early, or lost many steps to numbers that were not finite."""
-    if population.stopped:
-        return Status(False, f"the fit ended early: {population.stopped}", "the best model so far is kept")
+def status_of(population: Population, n_steps: int, stopped: str | None = None) -> Status:
+    """Return how training went: finished, stopped early, or lost many steps to numbers that were not finite.
+
+    Args:
+        population: The trained members.
+        n_steps: Steps of the longest phase.
+        stopped: Why the fit was stopped after training, if it was.
+    """
+    if population.stopped or stopped:
+        return Status(
+            False, f"the fit ended early: {population.stopped or stopped}", "the best model so far is kept"
+        )
     alive = np.isfinite(population.held_out)
     share = float(np.max(population.skipped[alive])) / max(1, n_steps)
     if share > 0.1:
@@ -52,6 +65,37 @@ def status_of(population: Population, n_steps: int) -> Status:
         )  # fmt: skip
     return Status(
         True, "converged" if alive.all() else f"{int((~alive).sum())} of {len(alive)} members diverged"
+    )
+
+
+def overfitting(point: Point) -> Status | None:
+    """Return a status that names both losses where held-out rows are far worse off than training rows, else None."""
+    gap = point.held_out_nats - point.train_nats
+    by_chance = 4 * np.std(point.held_out_rows) / np.sqrt(len(point.held_out_rows))
+    if not gap > LARGE_GAP + by_chance:
+        return None
+    return Status(
+        False,
+        f"overfitting: {point.held_out_nats:.4g} nats per held-out row against {point.train_nats:.4g} per training row",
+        "give more rows, or use fewer blocks or layers, or a penalty",
+    )
+
+
+def worse_than_constant(predicted: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Status | None:
+    """Return a status that names the outputs which their own mean predicts better, else None."""
+    spread = np.sum((y - y.mean(axis=0)) ** 2, axis=0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.sum((predicted - y) ** 2, axis=0)
+        scores = 1 - error / np.where(spread > 0, spread, 1.0)
+    bad = [
+        f"{n!r} (R² {r:.3g})" for n, r, s in zip(names, scores, spread, strict=True) if s > 0 and not r > 0
+    ]
+    if not bad:
+        return None
+    return Status(
+        False,
+        f"the surrogate predicts {', '.join(bad)} worse than the mean of the training rows does",
+        "use ConditionalISR for the posterior or EQLRegressor for the surrogate, or more blocks",
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from isr.data.names import check_names, quoted
 from isr.data.tables import Columns, read_table
 from isr.inference.coordinates import coordinates_of
+from isr.inference.extent import Extent, warn_if_outside
 from isr.inference.maximum import Density, find_maximum
 from isr.inference.outliers import Likeness, TrainingRecord, warn_if_unlike
 from isr.inference.posterior_tables import inference_data, observation_html, summary_table
@@ -61,6 +62,7 @@ class Posterior:
             model.
         simulator: Rows of x to rows of y, for `resimulate`.
         training: Record of the training observations, for a warning where ``y_star`` is unlike them.
+        extent: Range of the training rows of x, for a warning where draws leave it.
 
     Attributes:
         y_star: The observations as rows.
@@ -78,6 +80,8 @@ class Posterior:
         (5, 2)
         >>> post.n_observations, post.effective_size, post.frame(5).columns.tolist()
         (1, None, ['mass', 'charge'])
+        >>> post.share_outside is None  # the range of training rows is not known here
+        True
         >>> bool(post.log_prob(post.map()) > post.log_prob([2.0, 2.0]))
         True
         >>> post.mean(16).shape, post.summary(16).columns.tolist()
@@ -101,6 +105,7 @@ class Posterior:
         prior: Density | None = None,
         simulator: Simulator | None = None,
         training: TrainingRecord | None = None,
+        extent: Extent | None = None,
     ) -> None:
         if not flow.condition_dim:
             raise ValueError("this flow observes nothing: a posterior needs a conditional or a joint flow")
@@ -111,6 +116,7 @@ class Posterior:
         self.units = dict(units or {})
         self.prior = prior
         self.simulator = simulator
+        self.extent = extent
         if self._is_product and not hasattr(prior, "log_prob"):
             raise ValueError(
                 f"{len(self.y_star)} observations of the same x need the prior the model was trained on: give an "
@@ -162,7 +168,14 @@ class Posterior:
                 NonFiniteDrawsWarning,
                 stacklevel=2,
             )
+        if self.extent is not None and n_bad < n:
+            warn_if_outside(self.extent, _finite(draws), self.x_names)
         return draws
+
+    @property
+    def share_outside(self) -> float | None:
+        """Share of 4096 draws outside the range of the training rows; ``None`` where that is not known."""
+        return None if self.extent is None else self.extent.share_outside(_finite(self._draw(N_SEARCH, 0)[0]))
 
     def _draw(self, n: int, seed: int, precision: Precision = "double") -> tuple[np.ndarray, float]:
         if not self._is_product:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from isr.data.tables import Columns, read_row, read_table
+from isr.inference.extent import Extent
 from isr.inference.maximum import Density
 from isr.inference.outliers import TrainingRecord
 from isr.inference.posterior import Posterior
@@ -68,9 +69,10 @@ def from_bundle(
     columns = Columns(y_names, (None,) * len(y_names))
     several = np.ndim(y_star) == 2 and len(y_star) > 1
     read = read_table(y_star, like=columns, what="y").values if several else read_row(y_star, like=columns)
-    training = bundle.metadata.get("training")
+    training, extent = bundle.metadata.get("training"), bundle.metadata.get("extent")
     return Posterior(
         flow, read, x_names=bundle.x_names or None, y_names=y_names, units=bundle.units, prior=prior,
         simulator=simulator,
         training=TrainingRecord.from_dict(training) if isinstance(training, Mapping) else None,
+        extent=Extent.from_dict(extent) if isinstance(extent, Mapping) else None,
     )  # fmt: skip

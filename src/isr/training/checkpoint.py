@@ -32,6 +32,7 @@ class Progress(NamedTuple):
         strengths: Penalty strength of each member.
         masks: Which weights of each member are in use.
         state: The optimiser's state.
+        best: Weights of each member with the least held-out loss of the phase so far.
     """
 
     phase: int
@@ -39,6 +40,7 @@ class Progress(NamedTuple):
     strengths: np.ndarray
     masks: np.ndarray
     state: State
+    best: np.ndarray
 
 
 class CheckpointError(ValueError):
@@ -62,6 +64,7 @@ def write(path: Path, progress: Progress, history: History, mark: str) -> None:
     leaves = jax.tree.leaves(progress.state)
     arrays = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     arrays |= {"strengths": np.asarray(progress.strengths), "masks": np.asarray(progress.masks)}
+    arrays["best"] = np.asarray(progress.best)
     for name in ("train", "held_out"):
         for i, row in enumerate(getattr(history, name)):
             arrays[f"{name}_{i}"] = row
@@ -108,4 +111,5 @@ def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
         [arrays[f"held_out_{i}"] for i in range(len(head["phases"]))],
     )
     state = jax.tree.unflatten(tree, leaves)
-    return Progress(head["phase"], head["epoch"], arrays["strengths"], arrays["masks"], state), history
+    members = (arrays["strengths"], arrays["masks"], state, arrays["best"])
+    return Progress(head["phase"], head["epoch"], *members), history

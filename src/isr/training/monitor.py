@@ -46,6 +46,10 @@ class Monitor:
         """Return a monitor that stops when this one does, and shows nothing."""
         return _Silent(self)
 
+    def until(self, share: float) -> Monitor:
+        """Return a monitor of a first part of the run, which ends at this share of ``max_time``."""
+        return self if self.max_time is None else _Part(self, share * self.max_time)
+
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process or machine: how much time has gone by, and no progress line."""
         return self.__dict__ | {
@@ -92,6 +96,23 @@ class _Silent(Monitor):
         if self._other.should_stop():
             self.stopped = self._other.stopped
         return self.stopped is not None
+
+
+class _Part(_Silent):
+    def __init__(self, other: Monitor, end: float) -> None:
+        super().__init__(other)
+        self._end = end
+
+    def should_stop(self) -> bool:
+        if not super().should_stop() and self._other.seconds > self._end:
+            self.stopped = f"max_time of {self._other.max_time:g} s reached"
+        return self.stopped is not None
+
+    def begin(self, phase: str, total: int) -> None:
+        self._other.begin(phase, total)
+
+    def advance(self, note: str = "") -> None:
+        self._other.advance(note)
 
 
 @contextmanager

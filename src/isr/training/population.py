@@ -1,7 +1,8 @@
 """Population: restarts and penalty strengths trained side by side, the bad ones dropped on the way.
 
 Phases: *warm up* every restart without penalty, keep the best; *sparsify* each of them under a ladder of
-penalty strengths; *cut* what became small; *refit* what is left without penalty.
+penalty strengths; *cut* what became small; *refit* what is left without penalty. A phase without penalty hands on each
+member's weights of the epoch with the least held-out loss, and ends early where that loss only rises.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ from isr.training.orders import Orders
 from isr.training.penalties import AbstractPenalty, SmoothHalfNorm
 
 CHECKPOINT_SECONDS = 10.0
+# A phase ends where, for so many of its epochs and at least so many, every member has a held-out loss this much (nats)
+# above its best while its training loss went on falling.
+PATIENCE_SHARE = 0.25
+LEAST_PATIENCE = 10
+RISE = 0.05
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,7 @@ class _Run:
         self.mark = checkpoint.fingerprint(
             schedule.phases, schedule.strengths, schedule.threshold, schedule.batch_size, schedule.least_steps,
             schedule.most_steps, repr(schedule.penalty), words_of(key), np.asarray(weights),
-            *rows.values(), *held_out.values(), masks, penalised, about,
+            *rows.values(), *held_out.values(), masks, penalised, about, "best weights kept",
         )  # fmt: skip
         self.written = time.monotonic()
         gates = np.zeros((len(weights), self.n_gates))
@@ -197,6 +203,7 @@ class _Run:
             np.zeros(len(weights), np.float32),
             np.asarray(np.ones(weights.shape) if masks is None else masks, np.float32),
             start(first),
+            first,
         )
         if path is not None:
             refuse_unwritable(path)
@@ -218,7 +225,7 @@ class _Run:
             self._next_phase()
 
     def _run_phase(self) -> None:
-        index, done, strengths, masks, state = self.progress
+        index, done, strengths, masks, state, best = self.progress
         phase = self.schedule.phases[index]
         if done >= phase.n_epochs:
             return
@@ -226,7 +233,7 @@ class _Run:
         phase_words, n_parts = fold_words(words_of(self.key), index), self.orders.n_parts
         self.monitor.begin(phase.name, phase.n_epochs)
         for number in range(done, phase.n_epochs):
-            if self.monitor.should_stop():
+            if self.monitor.should_stop() or self._is_past_its_best(number):
                 break
             words, _ = split_words(fold_words(phase_words, number), 2)
             _, order_words = split_words(fold_words(phase_words, number // n_parts), 2)
@@ -239,10 +246,40 @@ class _Run:
             )
             held = self._held_out(state.weights, masks)
             self.history.add(phase.name, np.asarray(loss), held)
-            self.progress = Progress(index, number + 1, strengths, masks, state)
+            best = self._best_so_far(number, state.weights, best)
+            self.progress = Progress(index, number + 1, strengths, masks, state, best)
             self.monitor.advance(f"loss {_least(loss):.4f}  held-out {_least(held):.4f}")
             self._keep_checkpoint()
         self.progress = self.progress._replace(state=here(self.progress.state, self.mesh))
+
+    def _best_so_far(self, number: int, weights: jax.Array, best: np.ndarray) -> np.ndarray:
+        """The weights of each member with the least held-out loss since the phase began."""
+        if number == 0:
+            return np.array(weights)
+        held = np.nan_to_num(np.stack(self.history.held_out[-number - 1 :]), nan=np.inf)
+        improved = held[-1] < np.min(held[:-1], axis=0)
+        return np.where(improved[:, None], np.asarray(weights), best) if improved.any() else best
+
+    def _is_past_its_best(self, number: int) -> bool:
+        """Whether every member only learns its training rows by heart, told by the curves of the phase alone."""
+        patience = max(
+            LEAST_PATIENCE, int(PATIENCE_SHARE * self.schedule.phases[self.progress.phase].n_epochs)
+        )
+        if number <= patience or np.any(self.progress.strengths):
+            return False
+        train, held = (
+            np.nan_to_num(np.stack(curves[-number:]), nan=np.inf, posinf=np.inf)
+            for curves in (self.history.train, self.history.held_out)
+        )
+        members, least = np.arange(held.shape[1]), np.argmin(held, axis=0)
+        rises = held[-1] > held[least, members] + RISE
+        still_falls = train[-1] < train[least, members]
+        return bool(np.all((number - 1 - least >= patience) & rises & still_falls | ~np.isfinite(held[-1])))
+
+    def _weights(self) -> np.ndarray:
+        """The weights to go on with: the best on held-out rows; under a penalty the last, which are the sparsest."""
+        is_best = self.progress.epoch and not np.any(self.progress.strengths)
+        return np.asarray(self.progress.best if is_best else self.progress.state.weights)
 
     def _data_of(self, number: int) -> Data:
         """The rows of an epoch: all of them, or the block whose turn it is."""
@@ -265,8 +302,8 @@ class _Run:
                 warnings.warn(f"{error}; the fit goes on without this checkpoint", stacklevel=2)
 
     def _next_phase(self) -> None:
-        index, _, strengths, masks, state = self.progress
-        weights = np.asarray(state.weights)
+        index, _, strengths, masks, _, _ = self.progress
+        weights = self._weights()
         if index == 0:  # the best restarts go on, each under every strength
             held = np.nan_to_num(self._held_out(weights, masks), nan=np.inf)
             best = _best_of_each(held, self.groups, max(1, (len(held) + 1) // 2))
@@ -278,7 +315,7 @@ class _Run:
             masks = (np.abs(raw) > self.schedule.threshold).astype(np.float32) * masks
             weights = np.concatenate([raw * masks, weights[:, self.n :] + 20.0], axis=1, dtype=np.float32)
             strengths = np.zeros_like(strengths)
-        self.progress = Progress(index + 1, 0, strengths, masks, start(weights))
+        self.progress = Progress(index + 1, 0, strengths, masks, start(weights), weights)
 
     def _effective(self, raw: np.ndarray, masks: np.ndarray) -> np.ndarray:
         gate = self.schedule.penalty.gate
@@ -287,13 +324,14 @@ class _Run:
         )
 
     def _result(self) -> Population:
-        index, _, strengths, masks, state = self.progress
+        index, _, strengths, masks, state, _ = self.progress
+        best = self._weights()
         if index == len(self.schedule.phases) - 1:  # the refit has no penalty; tell which one made the member
             ladder = np.asarray(self.schedule.strengths, np.float32)
             strengths = np.tile(ladder, len(strengths) // len(ladder))
-        held = np.nan_to_num(self._held_out(state.weights, masks), nan=np.inf)
+        held = np.nan_to_num(self._held_out(best, masks), nan=np.inf)
         order = np.argsort(held, kind="stable")
-        weights = self._effective(np.asarray(state.weights), masks)
+        weights = self._effective(best, masks)
         return Population(
             weights[order], strengths[order], held[order], np.asarray(state.skipped)[order], self.history,
             self.monitor.stopped,

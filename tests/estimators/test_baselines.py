@@ -1,0 +1,78 @@
+"""The normal law is always there to be beaten, and wild models are never chosen."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_wine
+
+import isr
+from isr.estimators.baselines import better_than, normal_point, not_wild
+from isr.estimators.flow_points import closed_point
+from isr.estimators.rows import Pairs, prepare
+from isr.estimators.settings import Effort
+from isr.model.affine import Linear
+from isr.model.flow import Flow
+
+
+def correlated(n=400, dim=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, dim)) @ rng.normal(size=(dim, dim)) + rng.normal(size=dim)
+
+
+def test_the_normal_point_is_the_normal_law_of_the_training_rows():
+    rows = prepare(Pairs(correlated()), seed=0, isotropic=False)
+    point = normal_point(rows, joint=False)
+    law = multivariate_normal(rows.raw_train.mean(axis=0), np.cov(rows.raw_train.T))
+    np.testing.assert_allclose(-point.held_out_rows, law.logpdf(rows.raw_held_out), rtol=1e-3)
+
+
+def test_the_normal_point_given_y_is_linear_regression():
+    rng = np.random.default_rng(0)
+    x = correlated()
+    y = x[:, :2] + rng.normal(size=(len(x), 2))
+    rows = prepare(Pairs(x, None, y, np.zeros(2)), seed=0, isotropic=False)
+    point = normal_point(rows, joint=False)
+    design = np.column_stack([np.ones(len(rows.raw_train)), rows.raw_y_train])
+    slopes = np.linalg.lstsq(design, rows.raw_train, rcond=None)[0]
+    law = multivariate_normal(np.zeros(3), np.cov((rows.raw_train - design @ slopes).T))
+    held = np.column_stack([np.ones(len(rows.raw_held_out)), rows.raw_y_held_out])
+    np.testing.assert_allclose(-point.held_out_rows, law.logpdf(rows.raw_held_out - held @ slopes), rtol=1e-3)
+
+
+def test_a_model_with_an_absurd_row_or_wild_draws_is_left_out_and_a_worse_one_is_not_chosen():
+    rows = prepare(Pairs(correlated()), seed=0, isotropic=False)
+    normal = normal_point(rows, joint=False)
+    narrow, wide = (closed_point(Flow(Linear(np.eye(3) * size)), rows) for size in (20.0, 1e-3))
+    assert not_wild([normal, narrow, wide], rows, normal) == [normal]
+    assert better_than([normal, narrow, wide], normal) == [0]
+
+
+def test_few_rows_of_many_columns_are_no_worse_than_a_normal_law():
+    x = load_wine().data
+    order = np.random.default_rng(0).permutation(len(x))
+    train, fresh = x[order[:142]], x[order[142:]]
+    model = isr.SymbolicFlow(n_restarts=2, effort="quick", random_state=0).fit(train)
+    normal = multivariate_normal(train.mean(axis=0), np.cov(train.T)).logpdf(fresh).mean()
+    assert model.score(fresh) > normal - 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_three_gaussians_get_no_absurd_density_and_no_wild_draw(seed):
+    centres = np.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 4.0]])
+
+    def draw(n, seed):
+        rng = np.random.default_rng(seed)
+        return centres[rng.integers(3, size=n)] + 0.5 * rng.normal(size=(n, 2))
+
+    model = isr.SymbolicFlow(random_state=seed).fit(draw(10_000, seed))
+    assert model.score_samples(draw(100_000, 99)).min() > -1000
+    assert np.abs(model.sample(100_000)).max() < 100
+
+
+def test_bounds_and_one_column_have_a_normal_law_too():
+    rows = np.random.default_rng(0).uniform(size=(300, 1))
+    model = isr.SymbolicFlow(n_restarts=1, effort=Effort(50, 50, 20), bounds=[(0, 1)], random_state=0).fit(
+        rows
+    )
+    assert model.score(rows) > -0.1

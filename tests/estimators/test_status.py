@@ -1,0 +1,100 @@
+"""A status tells the truth: overfitting, a surrogate worse than a constant, a fit that was stopped."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import isr
+from isr.estimators.settings import Effort
+from isr.estimators.status import worse_than_constant
+
+
+def test_a_fit_that_memorises_its_rows_says_overfitting_with_both_losses():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    y = np.column_stack([x[:, 0] + rng.normal(size=120), rng.normal(size=(120, 6))])
+    model = isr.ConditionalISR(
+        subnet="mlp",
+        penalty=None,
+        n_restarts=1,
+        n_blocks=4,
+        noise=0,
+        effort=Effort(2000, 0, 0),
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(x, y)
+    best = min(float(np.min(held)) for held in model.history_.held_out)
+    last = float(model.history_.held_out[-1].min())
+    chosen = model.fit_.front[model.chosen_]
+    offset = chosen.held_out_nats - float(
+        model.fit_.population.held_out[0]
+    )  # standardised rows against x itself
+    assert chosen.held_out_nats < best + offset + 0.02
+    assert last > best + 0.05
+    assert len(model.history_.phases) < 40
+
+
+def test_a_gap_between_training_and_held_out_rows_is_named_with_both_figures():
+    from isr.estimators.status import overfitting
+    from isr.pruning.front import Point
+
+    def point(train, held):
+        rows = held + np.random.default_rng(0).normal(size=500)
+        return Point(None, 1, 1, train, held, rows, np.zeros(1), np.zeros(0))
+
+    assert overfitting(point(4.15, 9.04)).reason == (
+        "overfitting: 9.04 nats per held-out row against 4.15 per training row"
+    )
+    assert overfitting(point(4.15, 4.30)) is None
+
+
+def test_a_surrogate_worse_than_the_mean_is_named_with_its_score():
+    y = np.random.default_rng(0).normal(size=(100, 2))
+    found = worse_than_constant(np.column_stack([y[:, 0], 6 * y[:, 1] + 3]), y, ["sum", "product"])
+    assert not found.ok
+    assert "'product' (R² -" in found.reason
+    assert "'sum'" not in found.reason
+    assert worse_than_constant(y + 0.1, y, ["sum", "product"]) is None
+
+
+def test_isr_on_a_product_that_changes_sign_is_never_silently_worse_than_a_constant():
+    x = np.random.default_rng(0).uniform(-2, 2, size=(600, 3))
+    y = np.column_stack([x[:, 0] + x[:, 1] ** 2, x[:, 1] * x[:, 2]])
+    model = isr.ISR(n_restarts=2, effort="quick", random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(x, y)
+    residual = np.sum((model.predict(x) - y) ** 2, axis=0)
+    scores = 1 - residual / np.sum((y - y.mean(axis=0)) ** 2, axis=0)
+    assert scores.min() > 0 or (
+        not model.status_.ok and any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_an_interrupted_fit_says_it_was_stopped():
+    rows = np.random.default_rng(0).normal(size=(500, 2))
+    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.warns(ConvergenceWarning, match="stopped by SIGINT"):
+        model = isr.SymbolicFlow(effort="thorough", random_state=0).fit(rows)
+    assert "stopped by SIGINT" in model.status_.reason
+
+
+def test_max_time_bounds_the_whole_fit_and_is_said():
+    rows = np.random.default_rng(0).normal(size=(500, 2))
+    isr.SymbolicFlow(effort=Effort(100, 100, 50), random_state=0).fit(rows)  # compiles
+    begun = time.monotonic()
+    with pytest.warns(ConvergenceWarning, match="max_time of 3 s reached"):
+        isr.SymbolicFlow(effort="thorough", max_time=3, random_state=0).fit(rows)
+    assert (
+        time.monotonic() - begun < 9
+    )  # generous: the machine may be busy, and programs are compiled on the way

@@ -49,7 +49,10 @@ def gplearn(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool
 def pyoperon(
     x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, seconds: float | None = None
 ) -> Found:
-    """pyoperon with local search of constants; the model is chosen by description length, its default."""
+    """pyoperon with local search of constants; the model is chosen from its front by BIC.
+
+    Its default, description length, takes the noise of y as 1 unless told, and then passes over exact models.
+    """
     from pyoperon.sklearn import SymbolicRegressor
 
     x, y = np.array(x), np.array(y)  # its binding takes no read-only arrays
@@ -58,6 +61,7 @@ def pyoperon(
         optimizer_iterations=5, max_length=30, random_state=seed, n_threads=1,
         max_time=max(1, round(seconds or (3 if quick else 30))),
         max_evaluations=100_000 if quick else 1_000_000, objectives=["r2", "length"],
+        model_selection_criterion="bayesian_information_criterion",
     ).fit(x, y)  # fmt: skip
     names = [f"x{i}" for i in range(x.shape[1])]
     text = model.get_model_string(model.model_, precision=8, names=names).replace("^", "**")

@@ -146,7 +146,7 @@ def test_dates_and_times_in_a_parquet_file_are_refused_and_never_become_numbers(
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"a": [1.0, 2.0, 3.0], "when": times}).to_parquet(path)
     with pytest.raises(
-        (TypeError, ValueError), match="column 'when' of .*rows.parquet (holds dates|is not numeric)"
+        (TypeError, ValueError), match=r"column 'when' of .*rows.parquet (holds dates|is not numeric)"
     ):
         numeric_columns(read_rows(path), ["a", "when"], source=path)
     with pytest.raises(
@@ -174,5 +174,5 @@ def test_estimators_and_reports_take_no_dates_for_numbers():
         lambda: isr.ConditionalISR().fit(days, np.arange(50.0)),
         lambda: gather(flow, data=days, checks=False),
     ):
-        with pytest.raises(TypeError, match="'when' of .* holds dates or times"):
+        with pytest.raises(TypeError, match=r"'when' of .* holds dates or times"):
             attempt()

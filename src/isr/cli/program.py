@@ -94,7 +94,7 @@ def _run(arguments: list[str], debug: bool) -> int:
 
 
 def _without_reader() -> int:
-    """The reader (``head``, a pager) has what it wanted, which is no error; nothing is flushed into the pipe at exit."""
+    """The reader (``head``, a pager) has what it wanted: no error, and nothing is flushed into the pipe at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)

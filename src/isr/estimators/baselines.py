@@ -38,8 +38,8 @@ RIDGE = 1e-6
 def normal_point(rows: Rows, *, joint: bool) -> Point | None:
     """Return the normal law of x, linear in y where there is one, as a point of the front; None for a joint model.
 
-    ``z = W (x - mean)`` for a density and ``z = W (x - B y)`` given y, with a triangular ``W``. A single variable has its
-    padding beside it, as every flow of one has, so that losses can be compared.
+    ``z = W (x - mean)`` for a density and ``z = W (x - B y)`` given y, with a triangular ``W``. A single variable has
+    its padding beside it, as every flow of one has, so that losses can be compared.
     """
     if joint:
         return None

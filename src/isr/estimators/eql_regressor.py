@@ -13,6 +13,7 @@ import sympy
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from isr.data.arrays import without_times
 from isr.data.tables import check_units
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import RegressionFit, fit_regression
@@ -118,7 +119,13 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EQLRegressor:
         """Learn formulas for y, one column or several, from the rows of X."""
         checked: Any = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, ensure_min_samples=4
+            self,
+            without_times(X),
+            y,
+            dtype=np.float64,
+            multi_output=True,
+            y_numeric=True,
+            ensure_min_samples=4,
         )
         values, targets = checked
         weight = (
@@ -182,7 +189,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     def predict(self, X: Any) -> np.ndarray:
         """Return the formulas' values for rows."""
         check_is_fitted(self, "formulas_")
-        values: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        values: Any = validate_data(self, without_times(X), dtype=np.float64, reset=False)
         with jax.enable_x64(True):
             predicted = np.asarray(self.formulas_.columns(jnp.asarray(values.T))[0]).T
         return predicted[:, 0] if self.single_output_ else predicted

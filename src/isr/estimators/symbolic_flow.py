@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from isr.data.arrays import without_times
 from isr.data.sources import open_rows
 from isr.data.tables import read_table
 from isr.estimators.flow_model import FlowModel
@@ -125,7 +126,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
 
     def fit(self, X: Any, y: Any = None) -> SymbolicFlow:
         """Learn the density of the rows of X; y is ignored."""
-        values = validate_data(self, X, dtype=np.float64, ensure_min_samples=4)
+        values = validate_data(self, without_times(X), dtype=np.float64, ensure_min_samples=4)
         names = getattr(self, "feature_names_in_", None)
         table = read_table(
             values,
@@ -196,7 +197,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "flow_")
-        values: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        values: Any = validate_data(self, without_times(X), dtype=np.float64, reset=False)
         return values
 
     def __sklearn_tags__(self):

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr import __version__
+from isr.data.arrays import without_times
 from isr.expressions import check, extract
 from isr.expressions.check import CheckResult
 from isr.expressions.formulas import output_names
@@ -142,7 +143,7 @@ def _rows(
 
 
 def _table(values: Any) -> np.ndarray:
-    array = np.asarray(values, dtype=float)
+    array = np.asarray(without_times(values, what="the data"), dtype=float)
     return array.reshape(-1, 1) if array.ndim == 1 else array
 
 

@@ -86,6 +86,7 @@ def test_walkers_have_the_moments_of_a_normal(with_residuals):
     assert found.misfit < 0.1
 
 
+@pytest.mark.filterwarnings("ignore:overfitting")  # few rows, for the sake of time
 def test_a_model_of_the_whole_array_agrees_with_the_grid(observed, exact):
     model = isr.ConditionalISR(
         n_blocks=1, n_layers=1, n_features=4, noise=tasks.noise_sd(), penalty=None, n_restarts=1, backward=0.0,

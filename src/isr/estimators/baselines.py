@@ -35,11 +35,16 @@ N_TRIED = 4096
 RIDGE = 1e-6
 
 
-def normal_point(rows: Rows, *, joint: bool) -> Point | None:
+def normal_point(rows: Rows, *, joint: bool, weigh: bool = True) -> Point | None:
     """Return the normal law of x, linear in y where there is one, as a point of the front; None for a joint model.
 
     ``z = W (x - mean)`` for a density and ``z = W (x - B y)`` given y, with a triangular ``W``. A single variable has
     its padding beside it, as every flow of one has, so that losses can be compared.
+
+    Args:
+        rows: What it is fitted to.
+        joint: Whether y is an output.
+        weigh: Whether to write its equations and count what they cost, which loads SymPy; else that is estimated.
     """
     if joint:
         return None
@@ -57,7 +62,7 @@ def normal_point(rows: Rows, *, joint: bool) -> Point | None:
         same = Standardise((0.0,) * rows.n_observed, (1.0,) * rows.n_observed)
         member = Flow(Chain(steps), ConditionMap(same, None, None), n_padding=n_padding)
     point = closed_point(member, rows)
-    if point.n_constants > 3 * MAX_CONSTANTS:
+    if not weigh or point.n_constants > 3 * MAX_CONSTANTS:
         return point
     return replace(point, complexity=complexity_of(point.model))
 
@@ -87,26 +92,28 @@ def _shifts(slopes: np.ndarray, dim: int) -> Coupling:
 
 
 def not_wild(front: Sequence[Point], rows: Rows, normal: Point | None) -> list[Point]:
-    """Return the points that do nothing absurd to held-out rows, to their own draws or to rows near the data."""
+    """Return the points that do nothing absurd to held-out rows, to their own draws or to rows near the data.
+
+    Densities only: given y, a law may be as narrow as the noise of y makes it, and rows far out in it are no fault.
+    """
+    if rows.n_observed or normal is None:
+        return list(front)
     rng = np.random.default_rng(0)
     some = rng.integers(len(rows.raw_train), size=N_TRIED)
     spread = rows.raw_train.std(axis=0)
     moved = rows.raw_train[some] + MOVED * spread * rng.normal(size=(N_TRIED, rows.dim))
     reach = WILD_DRAW * (np.maximum(10 * spread, 2 * np.ptp(rows.raw_train, axis=0)) + 1e-12)
-    y = None if rows.raw_y_train is None else rows.raw_y_train[some]
-    expected = None if normal is None or y is not None else without_bounds(normal.model, rows).log_prob(moved)
+    expected = without_bounds(normal.model, rows).log_prob(moved)
 
     def is_fine(point: Point) -> bool:
         if point is normal:
             return True
-        if normal is not None and np.any(point.held_out_rows > normal.held_out_rows + WORST_ROW):
+        if np.any(point.held_out_rows > normal.held_out_rows + WORST_ROW):
             return False
         flow = without_bounds(point.model, rows)
-        drawn = flow.draw(np.random.default_rng(1).normal(size=(N_TRIED, flow.bijection.dim)), y)
+        drawn = flow.draw(np.random.default_rng(1).normal(size=(N_TRIED, flow.bijection.dim)))
         if not np.all(np.abs(drawn - rows.raw_train.mean(axis=0)) <= reach):
             return False
-        if expected is None:  # given y, a law may be as narrow as the noise of y makes it
-            return True
         loss = expected - flow.log_prob(moved)
         return bool(np.all(loss < WORST_MOVED_ROW) or np.median(loss) > WORST_ROW)
 

@@ -183,10 +183,12 @@ def is_tame(flow: Flow, rows: Rows) -> bool:
     return bool(np.all(density > -0.5 * FARTHEST**2))
 
 
-def polished_point(point: Point, rows: Rows, snapping: bool, monitor: Monitor) -> Polished:
+def polished_point(
+    point: Point, rows: Rows, snapping: bool, monitor: Monitor, *, sparse: bool = True
+) -> Polished:
     """Return the chosen point with its constants settled; a network, or what polishing would spoil, as it is."""
     as_it_is = Polished(point, np.full(len(point.theta), np.nan), {})
-    if _is_closed(point.model) or monitor.should_stop():
+    if not sparse or _is_closed(point.model) or monitor.should_stop():
         return as_it_is
     from isr.pruning.opening import tidy
 

@@ -26,10 +26,11 @@ import jax.numpy as jnp
 import joblib
 import numpy as np
 
-from isr.model.build import Architecture, build_flow
-from isr.model.keys import words_of
-from isr.model.parameters import flatten
-from isr.problems import geoacoustics, kinematics
+from isr import ocean as geoacoustics
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.keys import words_of
+from isr.bijections.parameters import flatten
+from isr.problems import kinematics
 from isr.training.loop import make_epoch, start, step_keys
 from isr.training.losses import FlowObjective
 from isr.training.orders import Orders

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from equal_time import HALF, trained_row
 from harness import Case, Row, main
-from isr.reproduce.kinematics import WIDER
+from isr.paper.kinematics import WIDER
 from peers import FLOWS
 from shape import ARM
 

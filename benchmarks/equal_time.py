@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from harness import Case, Row, main
-from isr.inference.metrics import c2st, mmd2, resimulation_error
+from isr.paper.kinematics import WIDER
+from isr.posterior.metrics import c2st, mmd2, resimulation_error
 from isr.problems import kinematics
 from isr.problems.toys import TOYS
-from isr.reproduce.kinematics import WIDER
 from peers import FLOWS, build
 from shape import ARM, Shape
 

@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from isr.cli.bench import is_installed
-from isr.reproduce import records
+from isr.paper import records
 
 Row = dict[str, Any]
 Measure = Callable[..., Iterable[Row]]

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from harness import Case, Row, main, time_calls
-from isr.model import elementary
-from isr.model.coupling import Coupling
-from isr.model.eql import EQL, units
-from isr.model.flow import Flow
+from isr.bijections import elementary
+from isr.bijections.coupling import Coupling
+from isr.bijections.eql import EQL, units
+from isr.bijections.flow import Flow
 from peers.ours import OurFlow
 from shape import ARM, arm_rows
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isr.problems.geoacoustics import (
+from isr.ocean import (
     FREQUENCIES,
     TASK_2,
     TRUTH,
@@ -87,7 +87,7 @@ def main() -> None:
 def first_call_seconds(fresh: bool) -> float:
     """Return how long the first pressures take in a new process."""
     program = (
-        "import time; from isr.problems.geoacoustics import FREQUENCIES, pressure, swellex96; t = "
+        "import time; from isr.ocean import FREQUENCIES, pressure, swellex96; t = "
         "time.perf_counter();pressure(swellex96(), FREQUENCIES, n_jobs=1); print(time.perf_counter() - t)"
     )
     with tempfile.TemporaryDirectory() as cache:
@@ -146,7 +146,7 @@ def rate_rows(n: int, seed: int) -> list[dict]:
 
 def kraken_row() -> dict:
     """KRAKEN's own time, where it is installed."""
-    from isr.problems.geoacoustics.kraken import find_programs
+    from isr.ocean.kraken import find_programs
 
     row = {"measure": "baseline", "engine": "kraken", "assumed_cpu_ms_per_environment": KRAKEN_CPU_MS}
     if find_programs() is None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from isr.reproduce import records
+from isr.paper import records
 from sections import SECTIONS
 from targets import TARGETS
 

@@ -115,9 +115,9 @@ def split_flow(flow: Any) -> tuple[Callable[[np.ndarray], tuple[np.ndarray, np.n
     import jax
     import jax.numpy as jnp
 
-    from isr.model.affine import Standardise
-    from isr.model.chain import Chain
-    from isr.model.coupling import Coupling
+    from isr.bijections.affine import Standardise
+    from isr.bijections.chain import Chain
+    from isr.bijections.coupling import Coupling
 
     *first, coupling = flow.steps
     if not isinstance(coupling, Coupling) or not all(isinstance(step, Standardise) for step in first):

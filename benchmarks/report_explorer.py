@@ -35,14 +35,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr import demo
-from isr.model.affine import Standardise
-from isr.model.build import Architecture, build_flow
-from isr.model.eql import EQL
-from isr.model.flow import Flow
-from isr.model.parameters import flatten, n_constants
+from isr.bijections.affine import Standardise
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.eql import EQL
+from isr.bijections.flow import Flow
+from isr.bijections.parameters import flatten, n_constants
+from isr.paper import records
 from isr.problems import kinematics
 from isr.report import write_report
-from isr.reproduce import records
 from isr.storage import Bundle, load
 
 N_DRAWS = 5000

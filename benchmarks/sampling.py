@@ -87,7 +87,7 @@ def thinned(built: Any, seed: int) -> Any:
 
 def generated_c(flow: Any) -> tuple[Callable, Callable, float]:
     """Return draws and densities by the C code that isr writes, and the seconds to write and compile it."""
-    from isr.expressions import extract
+    from isr.equations import extract
 
     compiler = shutil.which("cc")
     if compiler is None:

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["isr.data", "isr.storage"]):
-    from isr.data.files import numeric_columns, read_rows
+with atheris.instrument_imports(include=["isr.tables", "isr.storage"]):
     from isr.storage import Bundle, ModelFileError, from_bytes, layout, to_bytes
+    from isr.tables.files import numeric_columns, read_rows
 
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from isr.model.formula import Formulas
+from isr.bijections.formula import Formulas
 
 ENDINGS = ("csv", "tsv", "npz", "parquet")
 FOLDER = Path(tempfile.mkdtemp())

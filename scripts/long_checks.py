@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from isr.reproduce.records import append, latest, provenance, read
+from isr.paper.records import append, latest, provenance, read
 
 ROOT = Path(__file__).parent.parent
 CHECKS: dict[str, tuple[str, ...]] = {

@@ -25,8 +25,8 @@ import numpy as np
 
 import isr
 from isr.estimators.settings import Effort
+from isr.paper.records import provenance
 from isr.report import write_report
-from isr.reproduce.records import provenance
 
 NEW_SHAPE = 10
 LIBRARIES = (

@@ -12,7 +12,7 @@ import pytest
 import isr
 
 DOCS = Path(__file__).parents[1] / "docs"
-PACKAGES = ["isr", "isr.data", "isr.expressions", "isr.problems.geoacoustics", "isr.report", "isr.storage"]
+PACKAGES = ["isr", "isr.tables", "isr.equations", "isr.ocean", "isr.report", "isr.storage"]
 PAGES = ["inference", "problems"]  # of the reference, for what is imported from its own module
 
 # What has no example of its own, and why.
@@ -22,20 +22,20 @@ WITHOUT_EXAMPLE = {
     "isr.estimators.inverse.ISR.fit_simulator": "trains; the tutorial on simulators runs it",
     "isr.estimators.inverse.ConditionalISR.fit_file": "trains; the page on clusters shows it",
     "isr.estimators.inverse.ConditionalISR.fit_simulator": "trains; the tutorial on simulators runs it",
-    "isr.expressions.functions.Phi.fdiff": "SymPy calls it",
-    "isr.expressions.functions.PhiInverse.fdiff": "SymPy calls it",
-    "isr.expressions.twins.Block": "made by `extract`, whose example shows it",
-    "isr.inference.maximum.find_maximum": "stands behind `Posterior.map`",
-    "isr.inference.references.nuts": "compiles for ten seconds; its tests run it",
-    "isr.inference.repeated.Product": "stands behind `Posterior` of several observations",
-    "isr.inference.repeated.combine": "stands behind `Posterior` of several observations",
+    "isr.equations.functions.Phi.fdiff": "SymPy calls it",
+    "isr.equations.functions.PhiInverse.fdiff": "SymPy calls it",
+    "isr.equations.twins.Block": "made by `extract`, whose example shows it",
+    "isr.posterior.maximum.find_maximum": "stands behind `Posterior.map`",
+    "isr.posterior.references.nuts": "compiles for ten seconds; its tests run it",
+    "isr.posterior.repeated.Product": "stands behind `Posterior` of several observations",
+    "isr.posterior.repeated.combine": "stands behind `Posterior` of several observations",
     "isr.problems.paper_equations.best_ring_kl": "searches for seconds; the page of results quotes it",
     "isr.problems.paper_equations.RingFit": "made by `best_ring_kl`",
-    "isr.problems.geoacoustics.simulate.Simulation": "a folder of pressures; the page on geoacoustics shows it",
-    "isr.problems.geoacoustics.simulate.simulate": "fills a folder; the page on geoacoustics shows it",
-    "isr.problems.geoacoustics.kraken": "needs the KRAKEN programs",
-    "isr.problems.geoacoustics.field.sum_modes": "stands behind `pressure`",
-    "isr.problems.geoacoustics.modes": "beyond what the package exports, what its other modules share",
+    "isr.ocean.simulate.Simulation": "a folder of pressures; the page on geoacoustics shows it",
+    "isr.ocean.simulate.simulate": "fills a folder; the page on geoacoustics shows it",
+    "isr.ocean.kraken": "needs the KRAKEN programs",
+    "isr.ocean.field.sum_modes": "stands behind `pressure`",
+    "isr.ocean.modes": "beyond what the package exports, what its other modules share",
 }
 # The same as without this ending, for JAX programs: one sample, or one a column.
 INSIDE_PROGRAMS = ("_one", "_columns")

@@ -48,7 +48,7 @@ def test_a_heavy_module_would_be_noticed():
 
 
 def test_reading_a_table_needs_numpy_alone():
-    assert loaded_after("from isr.data import read_table; read_table([[1.0, 2.0]])") == []
+    assert loaded_after("from isr.tables import read_table; read_table([[1.0, 2.0]])") == []
 
 
 DENSE_FIT = """

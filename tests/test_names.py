@@ -11,7 +11,7 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isr.data import check_names, symbol_names
+from isr.tables import check_names, symbol_names
 
 FUNCTION_NAMES = [
     "sin",
@@ -140,7 +140,7 @@ def test_symbols_the_caller_uses_are_avoided():
 
 
 def test_symbol_names_do_not_depend_on_hash_order():
-    code = "from isr.data import symbol_names; print(symbol_names(['a b', 'a-b', 'sin', 'β', '?', '!']))"
+    code = "from isr.tables import symbol_names; print(symbol_names(['a b', 'a-b', 'sin', 'β', '?', '!']))"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code],

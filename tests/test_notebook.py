@@ -10,17 +10,17 @@ import pandas as pd
 import pytest
 
 import isr
-from isr.data.tables import Columns
-from isr.expressions import extract
-from isr.expressions.formulas import formula_expressions
-from isr.inference.outliers import TrainingRecord
-from isr.inference.posterior import Posterior
-from isr.model.affine import Standardise
-from isr.model.build import Architecture, build_flow
-from isr.model.formula import Formulas
-from isr.pruning.front import Point
+from isr.bijections.affine import Standardise
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.formula import Formulas
+from isr.equations import extract
+from isr.equations.formulas import formula_expressions
+from isr.formulas.front import Point
+from isr.posterior.outliers import TrainingRecord
+from isr.posterior.posterior import Posterior
 from isr.storage import Bundle
 from isr.storage.front import Front
+from isr.tables.tables import Columns
 from isr.training.history import History
 
 HOSTILE = ("</td><script>run()</script>", "<img src=x onerror=run()>", '"><svg onload=run()>')

@@ -23,6 +23,7 @@ PUBLIC_NAMES = [
     "check",
     "extract",
     "load",
+    "ocean",
     "problems",
     "register_primitive",
     "save",
@@ -48,7 +49,7 @@ def test_the_public_names_are_these():
 
 
 def test_the_names_of_isr_data_are_these():
-    assert sorted(importlib.import_module("isr.data").__all__) == DATA_NAMES
+    assert sorted(importlib.import_module("isr.tables").__all__) == DATA_NAMES
 
 
 @pytest.mark.parametrize("name", PUBLIC_NAMES)
@@ -64,7 +65,7 @@ def test_every_public_name_is_documented(name):
 
 @pytest.mark.parametrize("name", ["check", "extract"])
 def test_a_function_is_not_hidden_by_the_module_of_the_same_name(name):
-    importlib.import_module(f"isr.expressions.{name}")
+    importlib.import_module(f"isr.equations.{name}")
     assert not isinstance(getattr(isr, name), types.ModuleType)
     assert callable(getattr(isr, name))
 

@@ -36,7 +36,7 @@ FORBIDDEN_CALLS |= {"pandas.read_pickle", "pd.read_pickle"}
 # SymPy makes source of what these are given and runs it, so the reason stands here why that is safe.
 READERS_OF_TEXT = {"parse_expr", "sympify", "S", "lambdify"}
 ALLOWED = {
-    ("expressions/evaluate.py", "lambdify"): "its symbols are identifiers of ours, see isr.data.names",
+    ("equations/evaluate.py", "lambdify"): "its symbols are identifiers of ours, see isr.tables.names",
     ("problems/laws.py", "lambdify"): "laws written in that file",
     ("problems/comparison.py", "lambdify"): "expressions whose symbols are ours",
     ("problems/paper_equations.py", "lambdify"): "equations written in that file",
@@ -45,7 +45,7 @@ ALLOWED = {
 
 ALLOWED_IMPORTS = {
     (
-        "model/native.py",
+        "native/library.py",
         "ctypes",
     ): "loads what the compiler made of a source of ours, in the user's own folder",
 }
@@ -110,7 +110,7 @@ def test_no_source_runs_what_it_reads():
     ],
 )  # fmt: skip
 def test_a_dangerous_call_is_seen(source):
-    assert len(violations("model/new.py", source)) == 1
+    assert len(violations("bijections/new.py", source)) == 1
 
 
 def test_strict_sympify_takes_no_text():

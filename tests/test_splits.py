@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from isr.data import batches, split_rows
+from isr.tables import batches, split_rows
 
 
 @given(st.integers(2, 500), st.floats(0.001, 0.999), st.integers(0, 2**32))

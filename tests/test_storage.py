@@ -18,17 +18,17 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import sympy
+from equations.expression_models import MODELS, make
 from numpy.testing import assert_array_equal
 from pandas.testing import assert_frame_equal
 
 import isr
-from expressions.expression_models import MODELS, make
-from isr.model.build import Architecture, build_flow
-from isr.model.eql import build_eql
-from isr.model.formula import Formulas, express
-from isr.model.mlp import build_mlp
-from isr.model.parameters import cast
-from isr.model.primitives import PRIMITIVES, register_primitive
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.eql import build_eql
+from isr.bijections.formula import Formulas, express
+from isr.bijections.mlp import build_mlp
+from isr.bijections.parameters import cast
+from isr.bijections.primitives import PRIMITIVES, register_primitive
 from isr.storage import (
     Bundle,
     ModelFileError,
@@ -158,7 +158,7 @@ def test_loading_in_a_fresh_process_needs_no_training_code(tmp_path):
         "saved = isr.load(sys.argv[1])\n"
         "np.save(sys.argv[2], saved.sample(5, seed=3))\n"
         "print(saved.expressions)\n"
-        "heavy = ('isr.training', 'isr.pruning', 'isr.estimators', 'optax', 'matplotlib', 'arviz', 'numba')\n"
+        "heavy = ('isr.training', 'isr.formulas', 'isr.estimators', 'optax', 'matplotlib', 'arviz', 'numba')\n"
         "print('LOADED', [m for m in sys.modules if m in heavy])\n"
     )
     done = subprocess.run(

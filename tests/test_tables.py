@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
-from isr.data import Bounds, Columns, check_paired, parse_bounds, read_row, read_table
+from isr.tables import Bounds, Columns, check_paired, parse_bounds, read_row, read_table
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 FRAME = pd.DataFrame(ROWS, columns=["a", "b"])

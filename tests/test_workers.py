@@ -6,9 +6,9 @@ import pytest
 from joblib.parallel import ThreadingBackend
 from numpy.testing import assert_array_equal
 
-from isr.data.workers import BLOCK, all_together, as_they_end
-from isr.inference.many_posteriors import draw_posteriors
-from isr.inference.simulation import simulate
+from isr.posterior.many_posteriors import draw_posteriors
+from isr.posterior.simulation import simulate
+from isr.tables.workers import BLOCK, all_together, as_they_end
 
 
 class Plain(ThreadingBackend):

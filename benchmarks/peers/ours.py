@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.model.build import Architecture, build_flow
-from isr.model.flow import Flow, Precision
-from isr.model.keys import fold_words, key_of, words_of
-from isr.model.parameters import flatten
-from isr.model.primitives import PAPER_LIBRARY
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.flow import Flow, Precision
+from isr.bijections.keys import fold_words, key_of, words_of
+from isr.bijections.parameters import flatten
+from isr.bijections.primitives import PAPER_LIBRARY
 from isr.training.loop import make_epoch, start, step_keys
 from isr.training.losses import FlowObjective
 from isr.training.orders import Orders

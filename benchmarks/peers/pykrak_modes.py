@@ -1,4 +1,4 @@
-"""pykrak, a translation of KRAKEN to Python and Numba, behind the face of `isr.problems.geoacoustics.pressure`.
+"""pykrak, a translation of KRAKEN to Python and Numba, behind the face of `isr.ocean.pressure`.
 
 pykrak works out the shapes of the modes on the coarsest mesh and extrapolates only their wavenumbers. Its pressures are
 relative to a source of unit strength, -1/(4 pi) times those relative to the free field at 1 m, and spread from the
@@ -13,7 +13,7 @@ import numpy as np
 from pykrak.field import get_pressure
 from pykrak.pykrak_env import FluidEnv
 
-from isr.problems.geoacoustics import Environment, HalfSpace
+from isr.ocean import Environment, HalfSpace
 
 POINTS = 20.0
 

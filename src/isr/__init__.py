@@ -14,31 +14,31 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "ConditionalISR": "isr.estimators.inverse",
     "EQLRegressor": "isr.estimators.eql_regressor",
-    "Expressions": "isr.expressions",
-    "Flow": "isr.model.flow",
+    "Expressions": "isr.equations",
+    "Flow": "isr.bijections.flow",
     "ISR": "isr.estimators.inverse",
-    "PRIMITIVES": "isr.model.primitives",
-    "Primitive": "isr.model.primitives",
+    "PRIMITIVES": "isr.bijections.primitives",
+    "Primitive": "isr.bijections.primitives",
     "SymbolicFlow": "isr.estimators.symbolic_flow",
-    "build_flow": "isr.model.build",
-    "check": "isr.expressions.check",
-    "extract": "isr.expressions",
+    "build_flow": "isr.bijections.build",
+    "check": "isr.equations.check",
+    "extract": "isr.equations",
     "load": "isr.storage",
-    "register_primitive": "isr.model.primitives",
+    "register_primitive": "isr.bijections.primitives",
     "save": "isr.storage",
 }
-_SUBMODULES = frozenset({"problems"})
+_SUBMODULES = frozenset({"ocean", "problems"})
 
 if TYPE_CHECKING:
-    from isr import problems
+    from isr import ocean, problems
+    from isr.bijections.build import build_flow
+    from isr.bijections.flow import Flow
+    from isr.bijections.primitives import PRIMITIVES, Primitive, register_primitive
+    from isr.equations import Expressions, extract
+    from isr.equations.check import check
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
     from isr.estimators.symbolic_flow import SymbolicFlow
-    from isr.expressions import Expressions, extract
-    from isr.expressions.check import check
-    from isr.model.build import build_flow
-    from isr.model.flow import Flow
-    from isr.model.primitives import PRIMITIVES, Primitive, register_primitive
     from isr.storage import load, save
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "check",
     "extract",
     "load",
+    "ocean",
     "problems",
     "register_primitive",
     "save",

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from isr.equations.check import CheckResult, check
 from isr.estimators.inverse import ConditionalISR
 from isr.estimators.settings import Effort
-from isr.expressions.check import CheckResult, check
-from isr.inference.metrics import mmd2, resimulation_error
+from isr.posterior.metrics import mmd2, resimulation_error
 from isr.problems import kinematics as arm
 from isr.report import Calibration, write_report
 

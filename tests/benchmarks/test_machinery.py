@@ -12,7 +12,7 @@ import targets
 from fronts import constants, equal_time, front
 from harness import Case
 from isr.cli import bench
-from isr.reproduce import records
+from isr.paper import records
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPT = '''"""A benchmark of nothing."""

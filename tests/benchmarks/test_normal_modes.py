@@ -8,7 +8,7 @@ import pytest
 
 import normal_modes
 import page
-from isr.problems.geoacoustics import FREQUENCIES, pressure
+from isr.ocean import FREQUENCIES, pressure
 from sections import SECTIONS
 
 TABLES = next(section.body for section in SECTIONS if section.title == "Normal modes")

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import isr
+from isr.bijections.formula import Formulas
 from isr.cli import main
 from isr.estimators.settings import Effort
-from isr.model.formula import Formulas
-from isr.pruning.front import Point
+from isr.formulas.front import Point
 from isr.training.history import History
 
 TINY = {

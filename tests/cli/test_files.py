@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import isr
-from isr.data.files import match_columns, numeric_columns, read_rows
-from isr.data.sources import open_rows
 from isr.report import gather
+from isr.tables.files import match_columns, numeric_columns, read_rows
+from isr.tables.sources import open_rows
 
 FRAME = pd.DataFrame({"depth": [200.0, 210.5, 220.25], "p1": [1.0, -2.0, 3e-7]})
 

@@ -13,9 +13,9 @@ import sympy
 
 import isr
 from isr.cli.models import front_of, open_model
-from isr.expressions.check import CheckResult, CheckRow
-from isr.inference.extent import OutsideDataWarning
-from isr.inference.saved import from_bundle
+from isr.equations.check import CheckResult, CheckRow
+from isr.posterior.extent import OutsideDataWarning
+from isr.posterior.saved import from_bundle
 from isr.report import gather, render
 from isr.storage import Bundle, load, save_bundle
 
@@ -110,7 +110,7 @@ def test_check_passes_for_every_kind(kind, run, models):
 
 def test_a_failed_check_has_its_own_exit_code(run, models, monkeypatch):
     monkeypatch.setattr(
-        importlib.import_module("isr.expressions.check"), "check",
+        importlib.import_module("isr.equations.check"), "check",
         lambda *a, **k: CheckResult((CheckRow("forward", 1.0, 1e-9, 3),)),
     )  # fmt: skip
     code, out, err = run("check", models["flow"])

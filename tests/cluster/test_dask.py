@@ -13,10 +13,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from cluster.anywhere import PRIOR, check_posteriors, check_restarts, check_simulations, make_waves
-from isr.inference.simulation import simulate
+from isr.posterior.simulation import simulate
 from isr.training.loop import Phase
 from isr.training.population import Schedule
-from isr.training.shares import train_shared
+from isr.training.workers import train_shared
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::Warning")]
 

@@ -6,12 +6,12 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_wine
 
 import isr
+from isr.bijections.affine import Linear
+from isr.bijections.flow import Flow
 from isr.estimators.baselines import better_than, normal_point, not_wild
 from isr.estimators.flow_points import closed_point
 from isr.estimators.rows import Pairs, prepare
 from isr.estimators.settings import Effort
-from isr.model.affine import Linear
-from isr.model.flow import Flow
 
 
 def correlated(n=400, dim=3, seed=0):

@@ -10,7 +10,7 @@ import pytest
 import isr
 from isr.estimators.settings import Effort
 
-# Programs of a model, an epoch of training, a member's loss: kept in bounded number (`isr.model.programs`).
+# Programs of a model, an epoch of training, a member's loss: kept in bounded number (`isr.bijections.programs`).
 OWN = {"run", "epoch", "member"}
 
 

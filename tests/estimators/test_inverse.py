@@ -159,7 +159,7 @@ def test_rows_must_pair():
 
 
 def test_auto_noise_is_a_hundredth_of_the_spread():
-    from isr.data.tables import read_table
+    from isr.tables.tables import read_table
 
     _, y = _linear_pairs()
     assert observation_noise("auto", read_table(y, what="y")) == pytest.approx(0.01 * y.std())

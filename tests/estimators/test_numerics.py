@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import isr
-from isr.data.degenerate import DegenerateDataWarning, degeneracies
+from isr.bijections.affine import standardise
 from isr.estimators.settings import Effort
-from isr.model.affine import standardise
+from isr.tables.degenerate import DegenerateDataWarning, degeneracies
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(200, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])

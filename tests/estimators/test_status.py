@@ -44,7 +44,7 @@ def test_a_fit_that_memorises_its_rows_says_overfitting_with_both_losses():
 
 def test_a_gap_between_training_and_held_out_rows_is_named_with_both_figures():
     from isr.estimators.status import overfitting
-    from isr.pruning.front import Point
+    from isr.formulas.front import Point
 
     def point(train, held):
         rows = held + np.random.default_rng(0).normal(size=500)

@@ -10,11 +10,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import isr
-from isr.data.sources import open_rows
 from isr.estimators import streams
 from isr.estimators.rows import Pairs, prepare
 from isr.estimators.settings import Effort
 from isr.estimators.streams import StandardBlocks, Stream
+from isr.tables.sources import open_rows
 from isr.training.blocks import Blocks
 
 VALUES = np.random.default_rng(0).normal(size=(1003, 3))

@@ -14,7 +14,7 @@ def train_population(folder: str) -> None:
     import jax
     import jax.numpy as jnp
 
-    from isr.data.whole_files import write_arrays
+    from isr.tables.whole_files import write_arrays
     from isr.training import population
     from isr.training.loop import Phase
     from isr.training.monitor import Monitor
@@ -53,8 +53,8 @@ def waves(x: np.ndarray) -> np.ndarray:
 
 def simulate_rows(folder: str) -> None:
     """Simulate 60 chunks into a folder."""
-    from isr.data.whole_files import write_arrays
-    from isr.inference.simulation import simulate
+    from isr.posterior.simulation import simulate
+    from isr.tables.whole_files import write_arrays
 
     prior = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}
     found = simulate(
@@ -65,8 +65,8 @@ def simulate_rows(folder: str) -> None:
 
 def simulate_pressures(folder: str) -> None:
     """Simulate 25 chunks of geoacoustic pressures into a folder, with two threads."""
-    from isr.data.whole_files import write_arrays
-    from isr.problems.geoacoustics import prior, simulate
+    from isr.ocean import prior, simulate
+    from isr.tables.whole_files import write_arrays
 
     found = simulate(
         100, Path(folder) / "rows", prior=prior(2), seed=3, frequencies=(49.0,), chunk_size=4, n_jobs=2, progress=False
@@ -94,7 +94,7 @@ def save_many(folder: str, name: str, overwrite: bool) -> None:
     """Save models of different sizes to the same file again and again; ``wins`` counts how often that worked."""
     import jax.numpy as jnp
 
-    from isr.model.formula import Formulas
+    from isr.bijections.formula import Formulas
     from isr.storage import Bundle, save
 
     wins = 0

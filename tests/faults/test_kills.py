@@ -20,9 +20,7 @@ from isr.training.loop import start
 
 # Children are forked from a process that has imported everything once.
 FORK = multiprocessing.get_context("forkserver")
-FORK.set_forkserver_preload(
-    ["isr.training.population", "isr.inference.simulation", "isr.problems.geoacoustics.simulate"]
-)
+FORK.set_forkserver_preload(["isr.training.population", "isr.posterior.simulation", "isr.ocean.simulate"])
 
 
 def kept(folder: Path) -> set[tuple[str, int]]:

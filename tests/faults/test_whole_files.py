@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from isr.data import whole_files
-from isr.data.whole_files import refuse_unwritable, write_whole
-from isr.inference.simulation import simulate
+from isr.posterior.simulation import simulate
+from isr.tables import whole_files
+from isr.tables.whole_files import refuse_unwritable, write_whole
 from isr.training import checkpoint
 from isr.training.checkpoint import CheckpointError
 from isr.training.loop import Phase
@@ -165,8 +165,8 @@ ON_A_SMALL_DISK = """
     import subprocess, sys
     import numpy as np
     from pathlib import Path
-    from isr.data.whole_files import refuse_unwritable
-    from isr.inference.simulation import simulate
+    from isr.tables.whole_files import refuse_unwritable
+    from isr.posterior.simulation import simulate
 
     disk = Path(sys.argv[1])
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", disk], check=True)
@@ -217,8 +217,8 @@ def test_a_real_disk_that_is_full_or_read_only(tmp_path):
 
 
 def test_a_model_whose_place_is_gone_or_taken_is_kept_elsewhere(tmp_path):
+    from isr.bijections.formula import Formulas
     from isr.cli.fitted import _kept
-    from isr.model.formula import Formulas
     from isr.storage import Bundle, load
 
     bundle = Bundle(Formulas(jnp.ones(1), (("constant", 0),), 1, 1))

@@ -25,16 +25,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.formula import Formulas
 from isr.cli import main
-from isr.data.bounds import parse_bounds
-from isr.data.files import as_cell, from_cell, numeric_columns, read_rows
-from isr.data.tables import Table, read_row, read_table
-from isr.expressions import extract
-from isr.expressions.formulas import formula_expressions
-from isr.inference.priors import parse_prior
-from isr.model.build import Architecture, build_flow
-from isr.model.formula import Formulas
+from isr.equations import extract
+from isr.equations.formulas import formula_expressions
+from isr.posterior.priors import parse_prior
 from isr.storage import Bundle, ModelFileError, from_bytes, layout, to_bytes
+from isr.tables.bounds import parse_bounds
+from isr.tables.files import as_cell, from_cell, numeric_columns, read_rows
+from isr.tables.tables import Table, read_row, read_table
 
 N = int(os.environ.get("ISR_FUZZ_EXAMPLES", "0"))
 RELAXED = {"deadline": None, "suppress_health_check": list(HealthCheck)}

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.integrate import solve_ivp
 
-from isr.inference.references import rejection
+from isr.posterior.references import rejection
 from isr.problems import ballistics
 
 

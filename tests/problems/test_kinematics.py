@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from isr.inference.metrics import c2st, mmd2
-from isr.inference.references import nuts
+from isr.posterior.metrics import c2st, mmd2
+from isr.posterior.references import nuts
 from isr.problems import kinematics
 
 TARGETS = [(0.0, 1.5), (0.3, 1.7), (-0.8, 0.9), (0.1, 1.97)]

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from isr.model.affine import Bounded, Standardise
-from isr.model.build import Architecture, build_flow
-from isr.model.coupling import Coupling
-from isr.model.eql import EQL
-from isr.model.flow import Flow
-from isr.model.formula import Formulas
+from isr.bijections.affine import Bounded, Standardise
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.coupling import Coupling
+from isr.bijections.eql import EQL
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
 from isr.problems import kinematics
 from isr.report import Calibration, FrontPoint, gather
 from isr.storage import Bundle

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from isr.expressions import extract
+from isr.equations import extract
 from isr.problems import kinematics
 from report.report_models import HOSTILE, PAGES
 

@@ -15,12 +15,12 @@ import pytest
 import sympy
 from numpy.testing import assert_allclose
 
-from isr.expressions import extract
-from isr.expressions.formulas import formula_expressions
-from isr.model.build import Architecture, build_flow
-from isr.model.coupling import Coupling
-from isr.model.flow import Flow
-from isr.model.formula import Formulas
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.coupling import Coupling
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
+from isr.equations import extract
+from isr.equations.formulas import formula_expressions
 from isr.problems import kinematics
 from isr.report import ReportData, gather, render, write_report
 from isr.report.explorer import ARM_LENGTHS, ARM_TARGET, ARM_X, ARM_Y

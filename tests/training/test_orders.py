@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from isr.model.keys import words_of
+from isr.bijections.keys import words_of
 from isr.training.orders import Orders
 
 

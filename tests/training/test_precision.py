@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from isr.model.build import Architecture, build_flow
-from isr.model.parameters import flatten
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.parameters import flatten
 from isr.training.loop import Moment
 from isr.training.losses import FlowObjective
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from isr.training.loop import Phase
 from isr.training.monitor import Monitor
 from isr.training.population import Schedule, train
-from isr.training.shares import _n_shares, train_shared
+from isr.training.workers import _n_shares, train_shared
 
 PHASES = (Phase("warm up", 3), Phase("sparsify", 3), Phase("refit", 2, 3e-3))
 SCHEDULE = Schedule(PHASES, (1e-2, 3e-2), batch_size=16, threshold=0.05)

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import sympy
 
-from isr.model.build import Architecture, build_flow
-from isr.model.coupling import Coupling
-from isr.model.eql import build_eql
-from isr.model.parameters import flatten
-from isr.pruning.canonical import formulas_of, functions_in
+from isr.bijections.build import Architecture, build_flow
+from isr.bijections.coupling import Coupling
+from isr.bijections.eql import build_eql
+from isr.bijections.parameters import flatten
+from isr.formulas.canonical import formulas_of, functions_in
 from isr.training.sublibraries import sublibrary_masks
 
 LIBRARY = {"constant": 1, "id": 1, "square": 1, "exp": 1, "sin": 1}

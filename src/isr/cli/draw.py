@@ -19,12 +19,12 @@ from isr.cli.output import (
     table,
     write_frame,
 )
-from isr.data.whole_files import write_whole
+from isr.tables.whole_files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from isr.inference.posterior import Posterior
+    from isr.posterior.posterior import Posterior
     from isr.storage import Bundle
 
 Draws = Annotated[int, typer.Option("-n", "--n", min=1, help="How many draws.")]
@@ -128,8 +128,8 @@ def _example(bundle: Bundle) -> str:
 
 
 def _posteriors(bundle: Bundle, y: list[str] | None, y_file: Path | None, together: bool) -> list[Posterior]:
-    from isr.data.files import numeric_columns, read_rows
-    from isr.inference.saved import from_bundle
+    from isr.posterior.saved import from_bundle
+    from isr.tables.files import numeric_columns, read_rows
 
     if not bundle.flow.condition_dim:
         raise ValueError(
@@ -172,7 +172,7 @@ def _plot(posterior: Posterior, path: Path, n: int, seed: int) -> None:
 def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict[str, Any]]:
     import numpy as np
 
-    from isr.inference.posterior_tables import summary_table
+    from isr.posterior.posterior_tables import summary_table
 
     values = draws[list(posterior.x_names)].to_numpy()
     values = values[np.isfinite(values).all(axis=1)]

@@ -64,7 +64,7 @@ def reproduce(
 
     Example: isr reproduce densities --quick --out /tmp/densities
     """
-    from isr.reproduce import densities, geoacoustics, kinematics, laws, posteriors
+    from isr.paper import densities, geoacoustics, kinematics, laws, posteriors
 
     names = [n.strip() for n in only.split(",") if n.strip()]
     known = {

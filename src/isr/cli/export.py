@@ -11,7 +11,7 @@ import typer
 from isr.cli.models import open_model, written
 from isr.cli.options import Complexity, Force, Json, ModelFile
 from isr.cli.output import print_json, refuse_existing
-from isr.data.whole_files import write_whole
+from isr.tables.whole_files import write_whole
 
 
 class Language(StrEnum):
@@ -53,7 +53,7 @@ def export(
 
 
 def _source(bundle, lang: Language) -> str:
-    from isr.expressions import Expressions
+    from isr.equations import Expressions
 
     equations = bundle.expressions
     if lang is not Language.latex:

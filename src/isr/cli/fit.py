@@ -129,7 +129,7 @@ def _method(method: Method | None, y: str | None) -> Method:
 
 
 def _read(path: Path, x: str | None, y: str | None) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    from isr.data.files import match_columns, numeric_columns, read_rows
+    from isr.tables.files import match_columns, numeric_columns, read_rows
 
     frame = read_rows(path)
     known = list(frame.columns)
@@ -161,7 +161,7 @@ def _bounds(texts: list[str] | None) -> dict[str, tuple[float | None, float | No
 
 
 def _units(texts: list[str] | None, names: list[str]) -> dict[str, str]:
-    from isr.data.files import did_you_mean
+    from isr.tables.files import did_you_mean
 
     units = pairs_in(texts or [], "--units", "depth=m,speed=m/s")
     for name in units:

@@ -20,7 +20,7 @@ from isr.cli.show import checks_as_data, describe, described, raise_if_failed
 if TYPE_CHECKING:
     import pandas as pd
 
-    from isr.expressions.check import CheckResult
+    from isr.equations.check import CheckResult
     from isr.storage import Bundle
 
 Rows = tuple["pd.DataFrame", "pd.DataFrame | None"]
@@ -164,7 +164,7 @@ def _print(
 
 
 def _next(bundle: Bundle, out: Path, data: Path) -> list[str]:
-    from isr.model.flow import Flow
+    from isr.bijections.flow import Flow
 
     model, rows = shlex.quote(str(out)), shlex.quote(str(data))
     shown = f"isr show {model} --inverse" if isinstance(bundle.model, Flow) else f"isr show {model} --latex"

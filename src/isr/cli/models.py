@@ -7,12 +7,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isr.data.files import did_you_mean
+from isr.tables.files import did_you_mean
 
 if TYPE_CHECKING:
-    from isr.expressions import Expressions
-    from isr.expressions.check import CheckResult
-    from isr.expressions.formulas import FormulaExpressions
+    from isr.equations import Expressions
+    from isr.equations.check import CheckResult
+    from isr.equations.formulas import FormulaExpressions
     from isr.storage import Bundle
 
 FRONT = ("complexity", "nll", "n_parameters", "chosen")
@@ -31,7 +31,7 @@ def open_model(path: Path, complexity: int | None = None) -> Bundle:
 
 def with_density(bundle: Bundle, path: Path) -> Bundle:
     """Return the model, unless it consists of formulas, which have no density."""
-    from isr.model.flow import Flow
+    from isr.bijections.flow import Flow
 
     if not isinstance(bundle.model, Flow):
         raise ValueError(
@@ -62,8 +62,8 @@ def observation(bundle: Bundle, texts: list[str]) -> list[float]:
 
 def _named(bundle: Bundle) -> Bundle:
     """The model with a name for every variable, x1, x2, … where the file has none."""
-    from isr.expressions.formulas import output_names
-    from isr.model.flow import Flow
+    from isr.bijections.flow import Flow
+    from isr.equations.formulas import output_names
 
     model: Any = bundle.model
     n_x, n_y = (
@@ -112,7 +112,7 @@ def front_of(bundle: Bundle) -> list[dict[str, Any]]:
 
 def written(equations: Expressions | FormulaExpressions, direction: str, form: str = "text") -> str:
     """Return equations of one direction as text for the eye, plain text or LaTeX."""
-    from isr.expressions import Expressions
+    from isr.equations import Expressions
 
     flow = isinstance(equations, Expressions)
     if not flow and direction == "inverse":
@@ -129,7 +129,7 @@ def errors_of(bundle: Bundle) -> dict[float, float]:
     """Return the standard error of each printed constant that has one, by its absolute value, the largest first."""
     if bundle.errors is None:
         return {}
-    from isr.expressions import Expressions
+    from isr.equations import Expressions
     from isr.report.equations import flow_errors, formula_errors
 
     model: Any = bundle.model
@@ -147,7 +147,7 @@ def predict_rows(bundle: Bundle, rows: Any) -> Any:
     import jax.numpy as jnp
     import numpy as np
 
-    from isr.model.formula import Formulas
+    from isr.bijections.formula import Formulas
 
     if isinstance(bundle.model, Formulas):
         with jax.enable_x64(True):
@@ -165,8 +165,8 @@ def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:
     """Return how well equations and model agree, both ways where there are two."""
     import numpy as np
 
-    from isr.expressions.check import CheckResult, CheckRow, check
-    from isr.expressions.formulas import FormulaExpressions
+    from isr.equations.check import CheckResult, CheckRow, check
+    from isr.equations.formulas import FormulaExpressions
 
     equations = bundle.expressions
     if not isinstance(equations, FormulaExpressions):

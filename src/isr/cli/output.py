@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from isr.data.whole_files import write_whole
+from isr.tables.whole_files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,7 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
 
 
 def _for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
-    from isr.data.files import as_cell
+    from isr.tables.files import as_cell
 
     return frame.rename(columns=as_cell)
 

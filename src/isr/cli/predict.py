@@ -54,13 +54,13 @@ def predict(
 
 
 def _given(texts, names):
-    from isr.data.tables import Columns, read_row
+    from isr.tables.tables import Columns, read_row
 
     values = numbers_in(texts, "--x", ",".join(f"{n}=0" for n in names[:3]))
     return read_row(values, like=Columns(names, (None,) * len(names)), what="--x")[None]
 
 
 def _read(path, names):
-    from isr.data.files import numeric_columns, read_rows
+    from isr.tables.files import numeric_columns, read_rows
 
     return numeric_columns(read_rows(path), names, source=path).to_numpy()

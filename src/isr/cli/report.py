@@ -10,7 +10,7 @@ import typer
 from isr.cli.models import observation, open_model
 from isr.cli.options import Force, Json, ModelFile
 from isr.cli.output import print_json, refuse_existing
-from isr.data.whole_files import write_whole
+from isr.tables.whole_files import write_whole
 
 MOST_CALIBRATED = 500
 N_DRAWS = 99
@@ -63,7 +63,7 @@ def report(
 
 
 def _frame(bundle, path: Path):
-    from isr.data.files import numeric_columns, read_rows
+    from isr.tables.files import numeric_columns, read_rows
 
     return numeric_columns(read_rows(path), [*bundle.x_names, *bundle.y_names], source=path)
 

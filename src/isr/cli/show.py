@@ -13,7 +13,7 @@ from isr.cli.options import Complexity, Json, ModelFile
 from isr.cli.output import heading, indented, print_json, table
 
 if TYPE_CHECKING:
-    from isr.expressions.check import CheckResult
+    from isr.equations.check import CheckResult
     from isr.storage import Bundle
 
 
@@ -91,7 +91,7 @@ NOT_SHOWN = ("front", "training", "history", "constants")
 
 def described(bundle: Bundle) -> dict[str, Any]:
     """Return a model's equations, variables and front as plain data."""
-    from isr.expressions.formulas import FormulaExpressions
+    from isr.equations.formulas import FormulaExpressions
 
     equations = bundle.expressions
     both = ["forward"] if isinstance(equations, FormulaExpressions) else ["forward", "inverse"]
@@ -131,7 +131,7 @@ def check(
 
 
 def _rows_of(bundle: Bundle, path: Path) -> tuple[Any, Any]:
-    from isr.data.files import numeric_columns, read_rows
+    from isr.tables.files import numeric_columns, read_rows
 
     frame = read_rows(path)
     x = numeric_columns(frame, bundle.x_names, source=path).to_numpy()
@@ -159,7 +159,7 @@ def checks_as_data(result: CheckResult) -> dict[str, Any]:
 
 def raise_if_failed(result: CheckResult) -> None:
     """Raise where equations and model disagree."""
-    from isr.expressions.check import CheckFailed
+    from isr.equations.check import CheckFailed
 
     try:
         result.raise_if_failed()

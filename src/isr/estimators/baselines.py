@@ -11,16 +11,16 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
+from isr.bijections.affine import Linear, Standardise
+from isr.bijections.chain import Chain
+from isr.bijections.condition import ConditionMap
+from isr.bijections.coupling import Coupling
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas, Tree
 from isr.estimators.flow_points import closed_point, complexity_of, without_bounds
 from isr.estimators.refine import MAX_CONSTANTS
 from isr.estimators.rows import Rows
-from isr.model.affine import Linear, Standardise
-from isr.model.chain import Chain
-from isr.model.condition import ConditionMap
-from isr.model.coupling import Coupling
-from isr.model.flow import Flow
-from isr.model.formula import Formulas, Tree
-from isr.pruning.front import Point
+from isr.formulas.front import Point
 
 # Nats by which a row may be less likely than under the normal law.
 WORST_ROW = 60.0

@@ -13,16 +13,16 @@ import sympy
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from isr.data.arrays import without_times
-from isr.data.tables import check_units
+from isr.bijections.formula import Formulas
+from isr.bijections.sigmoid import written_out
+from isr.equations.formulas import FormulaExpressions, formula_expressions, output_names
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import RegressionFit, fit_regression
 from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
-from isr.expressions.formulas import FormulaExpressions, formula_expressions, output_names
-from isr.model.formula import Formulas
-from isr.model.sigmoid import written_out
 from isr.storage import Bundle
+from isr.tables.arrays import without_times
+from isr.tables.tables import check_units
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
 

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from isr.model.parameters import flatten
-from isr.pruning.front import Point, choose
+from isr.bijections.parameters import flatten
+from isr.formulas.front import Point, choose
 from isr.storage import Bundle, save
 from isr.storage.bundle import model_html
 from isr.training.history import History
@@ -19,8 +19,8 @@ from isr.training.history import History
 if TYPE_CHECKING:
     import pandas as pd
 
-    from isr.expressions import Expressions
-    from isr.expressions.formulas import FormulaExpressions
+    from isr.equations import Expressions
+    from isr.equations.formulas import FormulaExpressions
     from isr.storage.front import Front
 
 # Of all models of a front that are saved beside the chosen one; they take eight bytes each.

@@ -16,7 +16,7 @@ import numpy as np
 import sympy
 from jaxtyping import Float, Int
 
-from isr.model.affine import standardise
+from isr.bijections.affine import standardise
 
 # Below this the guards of reciprocals and roots are near, and logarithms are steep.
 LEAST_INPUT = 0.02

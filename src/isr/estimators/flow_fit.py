@@ -13,27 +13,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isr.bijections.bijection import AbstractBijection
+from isr.bijections.build import Architecture, build_flow, chart_steps
+from isr.bijections.chain import Chain
+from isr.bijections.coupling import Coupling
+from isr.bijections.flow import Flow
+from isr.bijections.keys import key_of, split_words, words_of, wrapped
+from isr.bijections.parameters import cast, flatten
+from isr.bijections.programs import compiled
 from isr.estimators.baselines import better_than, normal_point, not_wild
 from isr.estimators.flow_points import closed_point, in_nats_of_x, polished_point, refined_points, weighed
 from isr.estimators.rows import Pairs, Rows, prepare
 from isr.estimators.status import DivergedError
 from isr.estimators.streams import StandardBlocks, Stream
-from isr.model.bijection import AbstractBijection
-from isr.model.build import Architecture, build_flow, chart_steps
-from isr.model.chain import Chain
-from isr.model.coupling import Coupling
-from isr.model.flow import Flow
-from isr.model.keys import key_of, split_words, words_of, wrapped
-from isr.model.parameters import cast, flatten
-from isr.model.programs import compiled
-from isr.pruning.front import Point, choose, pareto
+from isr.formulas.front import Point, choose, pareto
 from isr.training.cache import keep_compiled_programs
 from isr.training.loop import Noise
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Schedule
-from isr.training.shares import train_shared
 from isr.training.sublibraries import sublibrary_masks
+from isr.training.workers import train_shared
 
 # Of `max_time`, where formulas are to be made of what was trained.
 TRAINING_SHARE = 0.7

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from isr.data.degenerate import warn_if_degenerate
-from isr.data.tables import Columns
+from isr.bijections.affine import standardise
+from isr.bijections.build import Architecture
+from isr.bijections.flow import Flow
+from isr.bijections.primitives import PAPER_LIBRARY
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.flow_fit import FlowFit, Settings, fit_flow
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import Status, overfitting, status_of, warn_unless_ok
 from isr.estimators.streams import Stream
-from isr.model.affine import standardise
-from isr.model.build import Architecture
-from isr.model.flow import Flow
-from isr.model.primitives import PAPER_LIBRARY
 from isr.storage import Bundle
+from isr.tables.degenerate import warn_if_degenerate
+from isr.tables.tables import Columns
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty
 
 if TYPE_CHECKING:
-    from isr.expressions import Expressions
+    from isr.equations import Expressions
 
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
 # Rows that the round trip of a fitted model is told of.
@@ -166,7 +166,7 @@ class FlowModel(EquationModel):
     def _written(self, model: Flow | None = None) -> Expressions:
         if model is None:
             return self.expressions_
-        from isr.expressions import extract
+        from isr.equations import extract
 
         return extract(model, x_names=self.columns_.names, y_names=self._y_names(), units=self._units())
 

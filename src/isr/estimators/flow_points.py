@@ -11,17 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isr.bijections.affine import Bounded, Inverted, Standardise
+from isr.bijections.chain import Chain
+from isr.bijections.condition import ConditionMap
+from isr.bijections.coupling import Coupling
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
+from isr.bijections.parameters import cast, flatten
 from isr.estimators.refine import MAX_CONSTANTS, Polished, eliminate_all, polish, refine, row_losses
 from isr.estimators.rows import Rows
-from isr.model.affine import Bounded, Inverted, Standardise
-from isr.model.chain import Chain
-from isr.model.condition import ConditionMap
-from isr.model.coupling import Coupling
-from isr.model.flow import Flow
-from isr.model.formula import Formulas
-from isr.model.parameters import cast, flatten
-from isr.pruning.front import Point, pareto
-from isr.pruning.refit import flow_row_loss
+from isr.formulas.front import Point, pareto
+from isr.formulas.refit import flow_row_loss
 from isr.training.monitor import Monitor
 
 # What a weight in use adds to the complexity of a network written out with scales, guards and clamps, roughly.
@@ -87,7 +87,7 @@ def weighed(front: list[Point]) -> list[Point]:
 
 def complexity_of(flow: Flow) -> int:
     """Return the cost of a flow's equations."""
-    from isr.expressions import extract
+    from isr.equations import extract
 
     return extract(flow).complexity
 
@@ -118,7 +118,7 @@ def without_bounds(flow: Flow, rows: Rows) -> Flow:
 
 def refined_points(members: list[Flow], closed: list[Point], rows: Rows, monitor: Monitor) -> list[Point]:
     """Return points from the most promising members: weights eliminated, opened into formulas, eliminated again."""
-    from isr.pruning.opening import functions_of, open_flow, tidy
+    from isr.formulas.to_formulas import functions_of, open_flow, tidy
 
     n, n_padding = len(rows.train), members[0].n_padding
     scores = [n * p.train_nats + 0.5 * np.log(n) * p.n_constants for p in closed]
@@ -190,7 +190,7 @@ def polished_point(
     as_it_is = Polished(point, np.full(len(point.theta), np.nan), {})
     if not sparse or _is_closed(point.model) or monitor.should_stop():
         return as_it_is
-    from isr.pruning.opening import tidy
+    from isr.formulas.to_formulas import tidy
 
     n_padding = point.model.n_padding
     polished = polish(

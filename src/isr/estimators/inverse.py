@@ -10,23 +10,23 @@ import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from isr.data.sources import open_rows
-from isr.data.tables import Columns, Table, check_paired, read_row, read_table
+from isr.bijections.affine import bounded
+from isr.bijections.flow import Precision
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.noise import observation_noise
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import seed_of
 from isr.estimators.status import Status, worse_than_constant
 from isr.estimators.streams import Stream
-from isr.inference.extent import Extent
-from isr.inference.outliers import TrainingRecord
-from isr.inference.posterior import Posterior
-from isr.inference.priors import Prior, parse_prior
-from isr.inference.simulation import Simulations, simulate
-from isr.inference.truncation import N_DRAWS, Box, box_around, inside, joined
-from isr.model.affine import bounded
-from isr.model.flow import Precision
+from isr.posterior.extent import Extent
+from isr.posterior.outliers import TrainingRecord
+from isr.posterior.posterior import Posterior
+from isr.posterior.priors import Prior, parse_prior
+from isr.posterior.simulation import Simulations, simulate
+from isr.posterior.truncation import N_DRAWS, Box, box_around, inside, joined
 from isr.storage import Bundle
+from isr.tables.sources import open_rows
+from isr.tables.tables import Columns, Table, check_paired, read_row, read_table
 from isr.training.penalties import AbstractPenalty
 
 CLAMP = 2.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from isr.data.tables import Table
+from isr.tables.tables import Table
 
 # Share of a column's spread that "auto" takes as its noise.
 AUTO = 0.01
@@ -21,7 +21,7 @@ def observation_noise(noise: Any, y: Table) -> np.ndarray:
         y: The observations.
 
     Example:
-        >>> from isr.data.tables import read_table
+        >>> from isr.tables.tables import read_table
         >>> y = read_table([[0.0, 1.0], [2.0, 5.0]], names=["p", "q"])
         >>> observation_noise({"q": 0.5}, y).tolist()
         [0.0, 0.5]

@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from isr.model.parameters import cast, flatten
-from isr.model.programs import compiled
-from isr.pruning.eliminate import eliminate
-from isr.pruning.front import Point
-from isr.pruning.refit import Fit, RowLoss
-from isr.pruning.snap import Snapped, fix_gauge, snap
+from isr.bijections.parameters import cast, flatten
+from isr.bijections.programs import compiled
+from isr.formulas.eliminate import eliminate
+from isr.formulas.front import Point
+from isr.formulas.refit import Fit, RowLoss
+from isr.formulas.snap import Snapped, fix_gauge, snap
 from isr.training.monitor import Monitor
 
 # Formulas with more constants than this are neither short nor cheap to refine.

@@ -13,16 +13,15 @@ import numpy as np
 import sympy
 from jaxtyping import Array, Float
 
-from isr.data.splits import split_rows
+from isr.bijections.affine import Standardise, standardise
+from isr.bijections.eql import EQL, build_eql
+from isr.bijections.formula import Formulas, complexity
+from isr.bijections.keys import key_of, split_words, words_of, wrapped
+from isr.bijections.parameters import flatten, n_constants
 from isr.estimators.factors import Factor, find_factor
 from isr.estimators.refine import MAX_CONSTANTS, eliminate_all, polish, refine
 from isr.estimators.status import DivergedError
-from isr.model.affine import Standardise, standardise
-from isr.model.eql import EQL, build_eql
-from isr.model.formula import Formulas, complexity
-from isr.model.keys import key_of, split_words, words_of, wrapped
-from isr.model.parameters import flatten, n_constants
-from isr.pruning.canonical import (
+from isr.formulas.canonical import (
     build_formulas,
     expressions_of,
     formulas_of,
@@ -31,12 +30,13 @@ from isr.pruning.canonical import (
     shortest,
     with_small_phases,
 )
-from isr.pruning.front import Point, choose, pareto
+from isr.formulas.front import Point, choose, pareto
+from isr.tables.splits import split_rows
 from isr.training.cache import keep_compiled_programs
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Schedule
-from isr.training.shares import train_shared
 from isr.training.sublibraries import sublibrary_masks
+from isr.training.workers import train_shared
 
 N_REFINED = 5
 HELD_OUT = 0.2

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.data.splits import split_rows
-from isr.model.affine import Bounded, Standardise, standardise
+from isr.bijections.affine import Bounded, Standardise, standardise
+from isr.tables.splits import split_rows
 
 # Share of the rows held out, and at most how many.
 HELD_OUT, MAX_HELD_OUT = 0.2, 20_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from isr.pruning.front import Point
+from isr.formulas.front import Point
 from isr.training.population import Population
 
 # Nats per row by which held-out rows may be worse than training rows, beside what chance explains.

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from isr.data.bounds import Bounds, parse_bounds
-from isr.data.sources import RowSource
-from isr.data.splits import Split, split_rows
 from isr.estimators.rows import HELD_OUT, MAX_HELD_OUT, Rows
+from isr.tables.bounds import Bounds, parse_bounds
+from isr.tables.sources import RowSource
+from isr.tables.splits import Split, split_rows
 
 BLOCK_ROWS = 128_000
 SAMPLE_ROWS = 100_000

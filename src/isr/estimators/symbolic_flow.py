@@ -11,15 +11,15 @@ import numpy as np
 from sklearn.base import DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from isr.data.arrays import without_times
-from isr.data.sources import open_rows
-from isr.data.tables import read_table
+from isr.bijections.affine import bounded
+from isr.bijections.flow import Precision
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import seed_of
 from isr.estimators.streams import Stream
-from isr.model.affine import bounded
-from isr.model.flow import Precision
+from isr.tables.arrays import without_times
+from isr.tables.sources import open_rows
+from isr.tables.tables import read_table
 from isr.training.penalties import AbstractPenalty
 
 CLAMP = 5.0

@@ -1,4 +1,4 @@
-"""Known tasks with their truth: densities, laws, kinematics, ballistics, toys, geoacoustics.
+"""Known tasks with their truth: densities, laws, kinematics, ballistics, toys.
 
 The library proper never imports this folder; examples, benchmarks, the command line and tests do. Each task is a
 submodule, loaded when first asked for: ``isr.problems.kinematics`` works without importing the others.
@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from isr.problems import ballistics, densities, geoacoustics, kinematics, laws, paper_equations, toys
+    from isr.problems import ballistics, densities, kinematics, laws, paper_equations, toys
 
-__all__ = ["ballistics", "densities", "geoacoustics", "kinematics", "laws", "paper_equations", "toys"]
+__all__ = ["ballistics", "densities", "kinematics", "laws", "paper_equations", "toys"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isr.expressions.check import CheckResult
+from isr.equations.check import CheckResult
 from isr.report.contents import Calibration, FrontPoint, ReportData
 from isr.report.gather import gather
 from isr.report.page import render

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from isr.expressions.check import CheckResult
-from isr.inference.calibration import Coverage, Tarp, check_calibration, marginal_coverage, sbc_ranks, tarp
-from isr.inference.outliers import TrainingRecord
+from isr.equations.check import CheckResult
+from isr.posterior.calibration import Coverage, Tarp, check_calibration, marginal_coverage, sbc_ranks, tarp
+from isr.posterior.outliers import TrainingRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ class FrontPoint:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Results of the calibration checks of `isr.inference.calibration`; what is left out is not shown.
+    """Results of the calibration checks of `isr.posterior.calibration`; what is left out is not shown.
 
     Args:
         ranks: From ``sbc_ranks``, one column a parameter.
@@ -92,7 +92,7 @@ class ReportData:
         y_names: Names of y; y1, y2, ... where empty.
         units: Unit of a variable, by name.
         status: How the fit ended.
-        errors: Standard error of each learned number, in the order of `isr.model.parameters.flatten`, NaN where
+        errors: Standard error of each learned number, in the order of `isr.bijections.parameters.flatten`, NaN where
             there is none.
         labels: Learned numbers that were set to simple values, by index.
         front: Models along the accuracy-complexity front, from simple to complex.
@@ -109,8 +109,8 @@ class ReportData:
         training: What the training observations were like; the explorer warns where an observation is not.
 
     Example:
-        >>> from isr.model.affine import Standardise
-        >>> from isr.model.flow import Flow
+        >>> from isr.bijections.affine import Standardise
+        >>> from isr.bijections.flow import Flow
         >>> ReportData(Flow(Standardise((2.0,), (0.5,))), title="Depths", x_names=("depth",)).title
         'Depths'
     """

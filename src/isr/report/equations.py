@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import sympy
 
-from isr.expressions import Expressions, extract
-from isr.expressions.formulas import formula_expressions
-from isr.expressions.listing import (
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
+from isr.equations import Expressions, extract
+from isr.equations.formulas import formula_expressions
+from isr.equations.print.listing import (
     MOST_TERMS,
     Listing,
     composed_listings,
@@ -19,8 +21,6 @@ from isr.expressions.listing import (
     formula_listing,
     n_terms,
 )
-from isr.model.flow import Flow
-from isr.model.formula import Formulas
 from isr.report.uncertainty import constant_errors
 
 # Two columns of equations have room for so many characters each.

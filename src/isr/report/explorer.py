@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from isr.expressions import Expressions
-from isr.inference.outliers import TrainingRecord
-from isr.model.affine import Inverted, Standardise
-from isr.model.flow import Flow
+from isr.bijections.affine import Inverted, Standardise
+from isr.bijections.flow import Flow
+from isr.equations import Expressions
+from isr.posterior.outliers import TrainingRecord
 from isr.report.contents import ReportData
 from isr.report.payload import packed, rounded
 

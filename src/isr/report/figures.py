@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isr.inference.calibration import ecdf_band
+from isr.posterior.calibration import ecdf_band
 from isr.report.contents import Calibration, FrontPoint
 from isr.report.svg import BOTTOM, TOP, Axis, Chart, axis_of
 

@@ -17,15 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr import __version__
-from isr.data.arrays import without_times
-from isr.expressions import check, extract
-from isr.expressions.check import CheckResult
-from isr.expressions.formulas import output_names
-from isr.inference.outliers import TrainingRecord
-from isr.model.flow import Flow
-from isr.model.formula import Formulas
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
+from isr.equations import check, extract
+from isr.equations.check import CheckResult
+from isr.equations.formulas import output_names
+from isr.posterior.outliers import TrainingRecord
 from isr.report.contents import Calibration, FrontPoint, ReportData
 from isr.storage import Bundle, load
+from isr.tables.arrays import without_times
 
 N_SAMPLES = 2000
 # What a file says about itself beyond its figures is shown; longer entries are data, not provenance.
@@ -56,7 +56,7 @@ def gather(
         y_star: The observation the explorer starts with.
 
     Example:
-        >>> from isr.model.affine import Standardise
+        >>> from isr.bijections.affine import Standardise
         >>> data = gather(Flow(Standardise((2.0,), (0.5,))), data=[[1.5], [2.5]], title="Depths", checks=False)
         >>> data.title, data.x_names, data.provenance["rows of data"]
         ('Depths', ('x1',), '2')

@@ -15,12 +15,12 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 
 from isr import __version__
-from isr.expressions import Expressions, extract
-from isr.expressions.formulas import formula_expressions
-from isr.expressions.listing import Listing, flow_listings, formula_listing
-from isr.model.flow import Flow
-from isr.model.formula import Formulas
-from isr.model.parameters import flatten
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
+from isr.bijections.parameters import flatten
+from isr.equations import Expressions, extract
+from isr.equations.formulas import formula_expressions
+from isr.equations.print.listing import Listing, flow_listings, formula_listing
 from isr.report.contents import Calibration, FrontPoint, ReportData
 from isr.report.equations import Equations, flow_equations, regressor_equations
 from isr.report.explorer import explorer_payload
@@ -46,7 +46,7 @@ def render(data: ReportData) -> str:
     """Return the page of a report as HTML.
 
     Example:
-        >>> from isr.model.affine import Standardise
+        >>> from isr.bijections.affine import Standardise
         >>> render(ReportData(Flow(Standardise((2.0,), (0.5,))), title="Depths", x_names=("depth",)))[:15]
         '<!doctype html>'
     """

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import sympy
 
-from isr.model.parameters import cast, flatten
+from isr.bijections.parameters import cast, flatten
 
 # Equations are written out once for each fitted number; a model with more is no formula to read constants from.
 MOST_CONSTANTS = 60

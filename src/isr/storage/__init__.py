@@ -14,9 +14,9 @@ from typing import Any
 
 import equinox as eqx
 
-from isr.data.whole_files import write_whole
 from isr.storage.bundle import Bundle, ModelFileError
 from isr.storage.layout import SCHEMA, from_bytes, to_bytes
+from isr.tables.whole_files import write_whole
 
 __all__ = [
     "SCHEMA",
@@ -75,7 +75,7 @@ def load(path: str | os.PathLike[str]) -> Bundle:
 
     Example:
         >>> import isr, tempfile, pathlib
-        >>> from isr.model.affine import Standardise
+        >>> from isr.bijections.affine import Standardise
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.isr"
         >>> _ = save(Bundle(isr.Flow(Standardise((2.0,), (0.5,))), ("depth",), units={"depth": "m"}), path)
         >>> load(path)
@@ -89,8 +89,8 @@ def save_bundle(bundle: Bundle, path: str | os.PathLike[str], *, overwrite: bool
 
     Example:
         >>> import tempfile
-        >>> from isr.model.affine import Standardise
-        >>> from isr.model.flow import Flow
+        >>> from isr.bijections.affine import Standardise
+        >>> from isr.bijections.flow import Flow
         >>> bundle = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",))
         >>> save_bundle(bundle, Path(tempfile.mkdtemp()) / "depth.isr").name
         'depth.isr'
@@ -115,8 +115,8 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
 
     Example:
         >>> import tempfile
-        >>> from isr.model.affine import Standardise
-        >>> from isr.model.flow import Flow
+        >>> from isr.bijections.affine import Standardise
+        >>> from isr.bijections.flow import Flow
         >>> bundle = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",))
         >>> load_bundle(save_bundle(bundle, Path(tempfile.mkdtemp()) / "depth.isr"))
         <saved flow of depth>

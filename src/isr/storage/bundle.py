@@ -12,15 +12,15 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from isr.data.names import check_names
-from isr.model.flow import Flow, Precision
-from isr.model.formula import Formulas
+from isr.bijections.flow import Flow, Precision
+from isr.bijections.formula import Formulas
+from isr.tables.names import check_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from isr.expressions import Expressions
-    from isr.expressions.formulas import FormulaExpressions
+    from isr.equations import Expressions
+    from isr.equations.formulas import FormulaExpressions
     from isr.storage.front import Front
 
 REMEDY = "restore it from a backup or save the model again"
@@ -56,7 +56,7 @@ class Bundle:
         others: Further models by name, such as the other choices along the front.
 
     Example:
-        >>> from isr.model.affine import Standardise
+        >>> from isr.bijections.affine import Standardise
         >>> saved = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",), units={"depth": "m"}, kind="SymbolicFlow")
         >>> saved, saved.sample(3).shape
         (<saved SymbolicFlow of depth (m)>, (3, 1))
@@ -154,8 +154,8 @@ class Bundle:
     @cached_property
     def expressions(self) -> Expressions | FormulaExpressions:
         """The equations of a flow, or the formulas of a regressor, made on first use."""
-        from isr.expressions import extract
-        from isr.expressions.formulas import formula_expressions
+        from isr.equations import extract
+        from isr.equations.formulas import formula_expressions
 
         if isinstance(self.model, Formulas):
             return formula_expressions(self.model, self.x_names, self.y_names, self.units)

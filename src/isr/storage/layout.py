@@ -29,8 +29,8 @@ def to_bytes(bundle: Bundle) -> bytes:
     """Return the file of a bundle; the same bundle gives the same bytes.
 
     Example:
-        >>> from isr.model.affine import Standardise
-        >>> from isr.model.flow import Flow
+        >>> from isr.bijections.affine import Standardise
+        >>> from isr.bijections.flow import Flow
         >>> data = to_bytes(Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",)))
         >>> from_bytes(data).x_names
         ('depth',)
@@ -60,8 +60,8 @@ def from_bytes(data: bytes) -> Bundle:
     """Return the bundle whose file this is, or raise `ModelFileError`.
 
     Example:
-        >>> from isr.model.affine import Standardise
-        >>> from isr.model.flow import Flow
+        >>> from isr.bijections.affine import Standardise
+        >>> from isr.bijections.flow import Flow
         >>> from_bytes(to_bytes(Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",))))
         <saved flow of depth>
     """

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.model.coupling import Coupling
-from isr.model.eql import EQL
-from isr.model.flow import Flow
-from isr.model.formula import Formulas, check_tree
-from isr.model.parameters import cast
-from isr.model.primitives import PRIMITIVES
+from isr.bijections.coupling import Coupling
+from isr.bijections.eql import EQL
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas, check_tree
+from isr.bijections.parameters import cast
+from isr.bijections.primitives import PRIMITIVES
 from isr.storage.bundle import REMEDY, ModelFileError
 
 

@@ -16,26 +16,26 @@ import jax
 import numpy as np
 
 from isr import __version__
-from isr.model.arrays import on_device
+from isr.bijections.arrays import on_device
 from isr.storage.bundle import REMEDY, ModelFileError
 
 CLASSES = {
-    "Bounded": "isr.model.affine",
-    "Chain": "isr.model.chain",
-    "ConditionMap": "isr.model.condition",
-    "Coupling": "isr.model.coupling",
-    "EQL": "isr.model.eql",
-    "Flow": "isr.model.flow",
-    "Formulas": "isr.model.formula",
-    "Inverted": "isr.model.affine",
-    "Linear": "isr.model.affine",
-    "MLP": "isr.model.mlp",
-    "Permutation": "isr.model.permutation",
-    "Polar": "isr.model.charts",
-    "Shift": "isr.model.affine",
-    "SinhArcsinh": "isr.model.charts",
-    "Split": "isr.model.split",
-    "Standardise": "isr.model.affine",
+    "Bounded": "isr.bijections.affine",
+    "Chain": "isr.bijections.chain",
+    "ConditionMap": "isr.bijections.condition",
+    "Coupling": "isr.bijections.coupling",
+    "EQL": "isr.bijections.eql",
+    "Flow": "isr.bijections.flow",
+    "Formulas": "isr.bijections.formula",
+    "Inverted": "isr.bijections.affine",
+    "Linear": "isr.bijections.affine",
+    "MLP": "isr.bijections.mlp",
+    "Permutation": "isr.bijections.permutation",
+    "Polar": "isr.bijections.charts",
+    "Shift": "isr.bijections.affine",
+    "SinhArcsinh": "isr.bijections.charts",
+    "Split": "isr.bijections.split",
+    "Standardise": "isr.bijections.affine",
 }
 """Every class a file may hold, and where it lives. A new kind of bijection joins by one line."""
 

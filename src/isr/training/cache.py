@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from isr.model.kept import kept_programs
+from isr.native.cache_dir import kept_programs
 
 LEAST_SECONDS = 0.3
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
-from isr.model.arrays import on_device
+from isr.bijections.arrays import on_device
 
 ROWS = "rows"
 Tree = TypeVar("Tree")

@@ -17,9 +17,9 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from isr.model.arrays import on_device
-from isr.model.keys import Words, split_words, wrapped
-from isr.model.native import left_out
+from isr.bijections.arrays import on_device
+from isr.bijections.keys import Words, split_words, wrapped
+from isr.native.library import left_out
 from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from isr.model.coupling import natively
-from isr.model.flow import Flow
-from isr.model.parameters import Restore
+from isr.bijections.coupling import natively
+from isr.bijections.flow import Flow
+from isr.bijections.parameters import Restore
 from isr.training.loop import Data, Moment, Noise
 
 Columns = Float[Array, "width batch"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from isr.model.keys import Words, permutations, split_words
+from isr.bijections.keys import Words, permutations, split_words
 
 
 class Orders:

@@ -16,9 +16,9 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from isr.data.whole_files import refuse_unwritable
-from isr.model.arrays import on_device
-from isr.model.keys import fold_in, fold_words, split_words, words_of
+from isr.bijections.arrays import on_device
+from isr.bijections.keys import fold_in, fold_words, split_words, words_of
+from isr.tables.whole_files import refuse_unwritable
 from isr.training import checkpoint
 from isr.training.blocks import Blocks
 from isr.training.checkpoint import Progress

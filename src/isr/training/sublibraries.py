@@ -14,10 +14,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from isr.model.arrays import on_device
-from isr.model.coupling import Coupling
-from isr.model.eql import EQL, units
-from isr.model.parameters import flatten
+from isr.bijections.arrays import on_device
+from isr.bijections.coupling import Coupling
+from isr.bijections.eql import EQL, units
+from isr.bijections.parameters import flatten
 
 # These make the plain part of any equation and are never withheld.
 PLAIN = ("constant", "id", "square", "product")

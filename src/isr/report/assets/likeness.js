@@ -1,4 +1,4 @@
-// Is an observation like the training data? The three measures of isr.inference.outliers, against their largest there.
+// Is an observation like the training data? The three measures of isr.posterior.outliers, against their largest there.
 
 function measuresOf(training, y) {
   const { shift, scale, directions, residualScale, references } = training;

@@ -1,0 +1,312 @@
+"""Fixed and learned affine maps, and the charts that keep parameters inside their bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import lu_solve
+from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float
+
+from isr.bijections.bijection import AbstractBijection, Mapped, Vector
+
+# Probabilities are held this far from 0 and 1, so that a point on the bound has a finite image (|u| <= 7.04).
+EDGE = 1e-12
+# A distance to a single bound is held above this, for the same reason (log >= -69.1).
+NEAREST = 1e-30
+# Above this argument an exponential leaves single precision.
+LARGEST_EXPONENT = 80.0
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Standardise(AbstractBijection):
+    """Maps ``x`` to ``(x - shift) / scale`` with fixed numbers.
+
+    Args:
+        shift: One number a variable.
+        scale: One positive number a variable.
+    """
+
+    shift: tuple[float, ...] = eqx.field(static=True)
+    scale: tuple[float, ...] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if len(self.shift) != len(self.scale):
+            raise ValueError(f"shift and scale differ in length: {len(self.shift)} and {len(self.scale)}")
+        if not all(np.isfinite(s) and s > 0 for s in self.scale) or not all(np.isfinite(self.shift)):
+            raise ValueError(
+                f"scales must be positive and shifts finite, got scale={self.scale}, shift={self.shift}"
+            )
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return len(self.shift)
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        shift, scale = jnp.asarray(self.shift, x.dtype), jnp.asarray(self.scale, x.dtype)
+        return (x - shift) / scale, jnp.asarray(-np.sum(np.log(self.scale)), x.dtype)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        shift, scale = jnp.asarray(self.shift, z.dtype), jnp.asarray(self.scale, z.dtype)
+        return shift + scale * z, jnp.asarray(np.sum(np.log(self.scale)), z.dtype)
+
+
+def standardise(rows: Float[np.ndarray, "n dim"]) -> Standardise:
+    """Return the map that gives each column of ``rows`` mean 0 and standard deviation 1.
+
+    A constant column keeps scale 1.
+    """
+    # Squares of very large or very small numbers leave the range of doubles; powers of two change no digit.
+    size = np.ldexp(1.0, np.frexp(np.max(np.abs(rows), axis=0))[1] - 1)
+    scaled = rows / size
+    mean, sd = np.mean(scaled, axis=0), np.std(scaled, axis=0)
+    tiny = sd <= 1e-12 * np.max(np.abs(scaled), axis=0)
+    return Standardise(tuple((size * mean).tolist()), tuple(np.where(tiny, 1.0, size * sd).tolist()))
+
+
+class Bounded(AbstractBijection):
+    """Opens each variable's bounds to the whole line, so that no inverse ever leaves them.
+
+    Both bounds: ``u = Phi^-1((x - low) / (high - low))``, which makes a uniform prior exactly normal.
+    Only ``low``: ``u = log(x - low)``. Only ``high``: ``u = -log(high - x)``. None: ``u = x``.
+
+    Args:
+        low: Lower bounds, ``None`` where open.
+        high: Upper bounds, ``None`` where open.
+    """
+
+    low: tuple[float | None, ...] = eqx.field(static=True)
+    high: tuple[float | None, ...] = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if len(self.low) != len(self.high):
+            raise ValueError(f"low and high differ in length: {len(self.low)} and {len(self.high)}")
+        for i, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if low is not None and high is not None and not low < high:
+                raise ValueError(f"bounds of variable {i} must have low < high, got ({low}, {high})")
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return len(self.low)
+
+    def contains(self, rows: Float[np.ndarray, "n dim"]) -> np.ndarray:
+        """Return whether each row lies inside; an end that is bounded alone is open, a box is closed."""
+        inside = np.ones(len(rows), dtype=bool)
+        for column, low, high in zip(rows.T, self.low, self.high, strict=False):
+            if low is not None:
+                inside &= column >= low if high is not None else column > low
+            if high is not None:
+                inside &= column <= high if low is not None else column < high
+        return inside
+
+    def ends(self) -> list[Ends]:
+        """Return both ends of every variable."""
+        return [
+            Ends(low, high, 1.0 if low is None or high is None else high - low)
+            for low, high in zip(self.low, self.high, strict=True)
+        ]
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return open_bounds(x, self.ends())
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return close_bounds(z, self.ends(), inner_ends(self, z.dtype))
+
+
+class Ends(NamedTuple):
+    """Bounds of one variable, ``None`` where open, and how far apart they are; numbers or traced scalars."""
+
+    low: Any
+    high: Any
+    width: Any
+
+
+def open_bounds(x: Vector, ends: Sequence[Ends]) -> Mapped:
+    """Return the images of bounded variables on the whole line, and the log-determinant."""
+    images, log_dets = [], []
+    for value, (low, high, width) in zip(x, ends, strict=True):
+        if low is not None and high is not None:
+            u = probit((value - low) / width)
+            log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - jnp.log(width))
+        elif low is not None:
+            u = jnp.log(jnp.maximum(value - low, NEAREST))
+            log_dets.append(-u)
+        elif high is not None:
+            u = -jnp.log(jnp.maximum(high - value, NEAREST))
+            log_dets.append(u)
+        else:
+            u = value
+        images.append(u)
+    return jnp.stack(images), sum(log_dets, jnp.zeros((), x.dtype))
+
+
+def close_bounds(z: Vector, ends: Sequence[Ends], inner: Sequence[Any]) -> Mapped:
+    """Return what `open_bounds` took to ``z``, held within ``inner`` (two numbers a variable)."""
+    images, log_dets = [], []
+    for u, (low, high, width), (lowest, highest) in zip(z, ends, inner, strict=True):
+        if low is not None and high is not None:
+            x = jnp.clip(low + width * ndtr(u), lowest, highest)
+            log_dets.append(jnp.log(width) - 0.5 * u * u - LOG_SQRT_2PI)
+        elif low is not None:
+            log_distance = jnp.minimum(u, LARGEST_EXPONENT)
+            x = jnp.maximum(low + jnp.exp(log_distance), lowest)
+            log_dets.append(log_distance)
+        elif high is not None:
+            log_distance = jnp.minimum(-u, LARGEST_EXPONENT)
+            x = jnp.minimum(high - jnp.exp(log_distance), highest)
+            log_dets.append(log_distance)
+        else:
+            x = u
+        images.append(x)
+    return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
+
+
+def inner_ends(bounded: Bounded, dtype: Any) -> list[tuple[float, float]]:
+    """Return the outermost numbers of a precision that lie within the bounds of each variable."""
+    return [
+        _inside(-np.inf if low is None else low, np.inf if high is None else high, dtype)
+        for low, high in zip(bounded.low, bounded.high, strict=True)
+    ]
+
+
+def _inside(low: float, high: float, dtype: Any) -> tuple[float, float]:
+    ends = np.asarray([low, high], dtype)
+    first, last = ends.astype(np.float64)
+    inner = np.nextafter(ends, ends[::-1]).astype(np.float64)
+    return float(first if first >= low else inner[0]), float(last if last <= high else inner[1])
+
+
+def probit(p: Float[Array, ""]) -> Float[Array, ""]:
+    """Return the normal quantile of ``p``, held off 0 and 1 by a hair."""
+    return ndtri(jnp.clip(p, EDGE, 1 - max(EDGE, float(jnp.finfo(p.dtype).eps))))
+
+
+class Shift(AbstractBijection):
+    """Maps ``x`` to ``x - offset`` with learned offsets.
+
+    Args:
+        offset: One number a variable.
+    """
+
+    offset: Float[Array, " dim"]
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return self.offset.shape[0]
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return x - self.offset, jnp.zeros((), x.dtype)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return z + self.offset, jnp.zeros((), z.dtype)
+
+
+class Linear(AbstractBijection):
+    """Maps ``x`` to ``A x`` with a learned matrix; the inverse holds the numbers of ``A^-1``.
+
+    Args:
+        matrix: An invertible square matrix.
+    """
+
+    matrix: Float[Array, "dim dim"]
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return self.matrix.shape[0]
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return self.ready().forward_and_log_det(x)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return self.ready().inverse_and_log_det(z)
+
+    def ready(self) -> Solved:
+        """Return the same map with the matrix inverted."""
+        return Solved(self.matrix, *inverse_and_log_det(self.matrix))
+
+
+class Solved(AbstractBijection):
+    """A linear map whose inverse and log-determinant are known.
+
+    Args:
+        matrix: Its matrix.
+        inverse: The inverse of that.
+        log_det: The log-determinant of it.
+    """
+
+    matrix: Float[Array, "dim dim"]
+    inverse: Float[Array, "dim dim"]
+    log_det: Float[Array, ""]
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return self.matrix.shape[0]
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return self.matrix @ x, self.log_det
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return self.inverse @ z, -self.log_det
+
+
+@jax.custom_jvp
+def inverse_and_log_det(matrix: Float[Array, "dim dim"]) -> tuple[Float[Array, "dim dim"], Float[Array, ""]]:
+    """Return the inverse of a matrix and the logarithm of its determinant's absolute value.
+
+    Example:
+        >>> inverse, log_det = inverse_and_log_det(jnp.array([[2.0, 1.0], [0.0, 0.5]]))
+        >>> inverse.tolist(), float(log_det)
+        ([[0.5, -1.0], [0.0, 2.0]], 0.0)
+    """
+    factors, pivots, _ = jax.lax.linalg.lu(matrix)  # once for both
+    inverse = lu_solve((factors, pivots), jnp.eye(len(matrix), dtype=matrix.dtype))
+    return inverse, jnp.sum(jnp.log(jnp.abs(jnp.diagonal(factors))))
+
+
+# The inverse is at hand, so its derivative needs no further system of equations solved.
+@inverse_and_log_det.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    (matrix,), (change,) = primals, tangents
+    inverse, log_det = inverse_and_log_det(matrix)
+    return (inverse, log_det), (-inverse @ change @ inverse, jnp.sum(inverse.T * change))
+
+
+class Inverted(AbstractBijection):
+    """The inverse of another bijection, as a bijection.
+
+    Args:
+        bijection: The map to run backwards.
+    """
+
+    bijection: AbstractBijection
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return self.bijection.dim
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        return self.bijection.inverse_and_log_det(x, condition)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        return self.bijection.forward_and_log_det(z, condition)
+
+
+def bounded(low: Sequence[float | None], high: Sequence[float | None]) -> Bounded:
+    """Return the chart of a prior box; infinite ends count as open."""
+
+    def end(value: float | None) -> float | None:
+        return None if value is None or np.isinf(value) else float(value)
+
+    return Bounded(tuple(end(v) for v in low), tuple(end(v) for v in high))

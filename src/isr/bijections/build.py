@@ -1,0 +1,241 @@
+"""Build flows: the order of charts, blocks and permutations in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from isr.bijections.affine import Bounded, Inverted, Linear, Standardise
+from isr.bijections.arrays import on_device
+from isr.bijections.bijection import AbstractBijection
+from isr.bijections.chain import Chain
+from isr.bijections.charts import Polar, SinhArcsinh
+from isr.bijections.condition import ConditionMap
+from isr.bijections.coupling import Coupling, Subnetwork
+from isr.bijections.eql import build_eql
+from isr.bijections.flow import Flow
+from isr.bijections.initial import generator
+from isr.bijections.keys import Key, split_words, words_of
+from isr.bijections.mlp import build_mlp
+from isr.bijections.permutation import Permutation
+from isr.bijections.primitives import PAPER_LIBRARY
+from isr.bijections.split import gain_of_split, split_of
+
+SUBNETS = ("eql", "mlp")
+CHARTS = ("polar", "split", "sinh_arcsinh")
+# A split must promise so many nats a row before it is offered to a variable.
+LEAST_GAIN = 0.05
+MIXINGS = ("permutation", "linear", "none")
+CONDENSERS = {"network": (2, 64), "wide network": (2, 128), "linear": (0, 0)}
+"""Hidden layers of what condenses a condition, and their least width."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The shape of a flow, apart from its dimensions and its data.
+
+    Args:
+        n_blocks: Coupling blocks.
+        n_layers: Hidden layers of a subnetwork.
+        subnet: ``"eql"`` for equations, ``"mlp"`` for the INN and cINN baselines.
+        library: Primitives of an EQL layer with their multiplicities.
+        width: Units of an MLP layer.
+        skip: Whether an EQL network's last layer reads the inputs and all hidden layers.
+        mixing: What stands between blocks: a fixed random ``"permutation"``, a learned ``"linear"`` map
+            (before the first block too), or ``"none"``.
+        order: Which of the permutations that the seed offers: 0, 1, ... split the variables in different ways.
+        charts: Closed-form charts before the blocks, by name.
+        clamp: Bound of the log-scale of a coupling.
+        guard: Bound of the subnetworks' inputs, in standard deviations.
+        n_features: Outputs of the conditioning network; 0 passes the standardised condition on.
+        condenser: What that network is: leaky ReLUs (``"network"``, or twice as wide ``"wide network"``) or a
+            ``"linear"`` map.
+    """
+
+    n_blocks: int = 2
+    n_layers: int = 2
+    subnet: str = "eql"
+    library: Mapping[str, int] | Sequence[str] = field(default_factory=lambda: dict(PAPER_LIBRARY))
+    width: int = 32
+    skip: bool = False
+    mixing: str = "permutation"
+    order: int = 0
+    charts: tuple[str, ...] = ()
+    clamp: float | None = 2.0
+    guard: float | None = 6.0
+    n_features: int = 0
+    condenser: str = "network"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("subnet", self.subnet, SUBNETS),
+            ("mixing", self.mixing, MIXINGS),
+            ("condenser", self.condenser, tuple(CONDENSERS)),
+        ):
+            if value not in known:
+                raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
+        for chart in self.charts:
+            if chart not in CHARTS:
+                raise ValueError(f"unknown chart {chart!r}; known: {', '.join(CHARTS)}")
+        if self.n_blocks < 1:
+            raise ValueError(f"a flow needs at least one block, got n_blocks={self.n_blocks}")
+
+
+def build_flow(
+    key: Key,
+    dim: int,
+    *,
+    condition_dim: int = 0,
+    noise: Sequence[float] = (),
+    architecture: Architecture | None = None,
+    standardise: Standardise | None = None,
+    standardise_condition: Standardise | None = None,
+    bounds: Bounded | None = None,
+    rows: np.ndarray | None = None,
+) -> Flow:
+    """Return a flow with random weights.
+
+    Args:
+        key: Seed of the weights and permutations.
+        dim: Number of variables in x.
+        condition_dim: Number of variables in y that the subnetworks read (cISR).
+        noise: Standard deviations of the observed outputs, in y's units, which makes the joint form (ISR).
+        architecture: Shape of the flow; the default when left out.
+        standardise: Fixed shift and scale of x (after ``bounds``).
+        standardise_condition: Fixed shift and scale of y.
+        bounds: Chart of the prior box, applied first.
+        rows: Standardised data, from which charts take their start; standard normal when left out.
+
+    Example:
+        >>> import jax
+        >>> flow = build_flow(jax.random.key(0), 4, condition_dim=2, architecture=Architecture(n_blocks=6))
+        >>> flow.dim, flow.condition_dim
+        (4, 2)
+    """
+    if dim < 1:
+        raise ValueError(f"x needs at least one variable, got dim={dim}")
+    if condition_dim and noise:
+        raise ValueError("give condition_dim (cISR) or noise (ISR), not both")
+    shape = architecture or Architecture()
+    n_padding = 1 if dim == 1 else 0
+    full = dim + n_padding
+    k_blocks, k_condition = split_words(words_of(key), 2)
+    condition_map = _condition_map(k_condition, condition_dim, shape, standardise_condition)
+    n_features = condition_map.n_features if condition_map else 0
+    steps: list[AbstractBijection] = [
+        *([_padded_bounds(bounds, n_padding)] if bounds else []),
+        *([_padded(standardise, n_padding)] if standardise else []),
+        *build_core(k_blocks, full, n_features, shape, _charts(shape, rows, full)),
+    ]
+    if noise and standardise_condition:
+        steps.append(Inverted(_padded(standardise_condition, full - standardise_condition.dim)))
+    return Flow(Chain(tuple(steps)), condition_map, tuple(float(s) for s in noise), n_padding)
+
+
+def build_core(
+    key: Key,
+    dim: int,
+    n_features: int,
+    shape: Architecture,
+    charts: Sequence[AbstractBijection] = (),
+) -> list[AbstractBijection]:
+    """Return the learned part of a flow: charts, then blocks with mixing between them."""
+    steps: list[AbstractBijection] = list(charts)
+    for index, k in enumerate(split_words(words_of(key), shape.n_blocks)):
+        k_mix, k_block = split_words(k, 2)
+        if shape.mixing == "linear":
+            steps.append(Linear(on_device(np.eye(dim))))
+        elif index and shape.mixing == "permutation":
+            steps.append(_random_permutation(k_mix, dim, shape.order))
+        steps.append(_block(k_block, dim, n_features, shape))
+    return steps
+
+
+def chart_steps(names: Sequence[str], rows: np.ndarray) -> list[AbstractBijection]:
+    """Return the charts called ``names``, started where ``rows`` (standardised) suggest.
+
+    ``"split"`` opens every variable that two modes describe better than one; there may be none.
+    """
+    dim, steps = rows.shape[1], []
+    for name in names:
+        if name == "polar":
+            if dim < 2:
+                raise ValueError("polar coordinates need two variables")
+            steps.append(Polar(centre=on_device(np.zeros(2)), pair=(0, 1), dim=dim))
+        elif name == "split":
+            steps += [split_of(rows, i) for i in range(dim) if gain_of_split(rows, i) > LEAST_GAIN]
+        else:
+            steps.append(SinhArcsinh(on_device(np.zeros(dim)), on_device(np.zeros(dim))))
+    return steps
+
+
+def _charts(shape: Architecture, rows: np.ndarray | None, dim: int) -> list[AbstractBijection]:
+    if not shape.charts:
+        return []
+    if rows is None:
+        rows = np.random.default_rng(0).normal(size=(1000, dim))
+    return chart_steps(shape.charts, rows)
+
+
+def _random_permutation(key: Key, dim: int, number: int) -> Permutation:
+    if dim == 2:  # a random order is the identity half of the time, which would waste the block
+        return Permutation((1, 0))
+    rng, seen = generator(key), []
+    for _ in range(100 * (number + 1)):
+        order = tuple(int(i) for i in rng.permutation(dim))
+        halves = {frozenset(order[: dim // 2]), frozenset(order[dim // 2 :])}
+        if halves not in seen:
+            seen.append(halves)
+        if len(seen) > number:
+            return Permutation(order)
+    return Permutation(tuple(int(i) for i in rng.permutation(dim)))
+
+
+def _block(key: Key, dim: int, n_features: int, shape: Architecture) -> Coupling:
+    k_first, k_second = split_words(words_of(key), 2)
+    split = dim // 2
+    first = _subnetwork(k_first, dim - split + n_features, split, shape)
+    second = _subnetwork(k_second, split + n_features, dim - split, shape)
+    return Coupling(first=first, second=second, split=split, dim=dim, clamp=shape.clamp, guard=shape.guard)
+
+
+def _subnetwork(key: Key, n_inputs: int, n_outputs: int, shape: Architecture) -> Subnetwork:
+    if shape.subnet == "mlp":
+        return build_mlp(key, n_inputs, n_outputs, n_layers=shape.n_layers, width=shape.width, stack=2)
+    return build_eql(
+        key, n_inputs, n_outputs, n_layers=shape.n_layers, library=shape.library, stack=2, skip=shape.skip
+    )
+
+
+def _condition_map(
+    key: Key, condition_dim: int, shape: Architecture, standardise: Standardise | None
+) -> ConditionMap | None:
+    if not condition_dim:
+        return None
+    standardise = standardise or Standardise((0.0,) * condition_dim, (1.0,) * condition_dim)
+    if standardise.dim != condition_dim:
+        raise ValueError(
+            f"standardise_condition covers {standardise.dim} variables, condition_dim is {condition_dim}"
+        )
+    network = None
+    if shape.n_features:
+        n_layers, width = CONDENSERS[shape.condenser]
+        network = build_mlp(
+            key,
+            condition_dim,
+            shape.n_features,
+            n_layers=n_layers,
+            width=max(width, shape.width),
+            last_scale=1.0,
+        )
+    return ConditionMap(standardise, network, shape.guard)
+
+
+def _padded(standardise: Standardise, n: int) -> Standardise:
+    return Standardise(standardise.shift + (0.0,) * n, standardise.scale + (1.0,) * n)
+
+
+def _padded_bounds(bounds: Bounded, n: int) -> Bounded:
+    return Bounded(bounds.low + (None,) * n, bounds.high + (None,) * n)

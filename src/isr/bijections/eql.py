@@ -1,0 +1,207 @@
+"""Equation-learner networks: layers ``g = W h + b`` followed by primitives.
+
+Several networks of one shape run *stacked*: weights carry a leading ``stack`` axis and all of them read the
+same inputs. A coupling runs its log-scale and its shift this way, twice as fast as one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from isr.bijections.arrays import all_on_device
+from isr.bijections.initial import generator
+from isr.bijections.keys import Key
+from isr.bijections.primitives import PAPER_LIBRARY, Primitive, lookup, parse_library
+
+Library = tuple[tuple[str, int], ...]
+
+
+class EQL(eqx.Module):
+    """``stack`` equation-learner networks over the same ``n_inputs`` variables, ``n_outputs`` each.
+
+    Args:
+        weights: One array ``(stack, rows, columns)`` a layer, the last one linear.
+        biases: One array ``(stack, rows)`` a layer; absent where the library holds no constant.
+        library: Primitives of a hidden layer, as (name, multiplicity) pairs.
+        skip: Whether the last layer reads the inputs and every hidden layer instead of the last one only.
+    """
+
+    weights: tuple[Float[Array, "stack rows columns"], ...]
+    biases: tuple[Float[Array, "stack rows"], ...] | None
+    library: Library = eqx.field(static=True)
+    skip: bool = eqx.field(static=True)
+
+    @property
+    def stack(self) -> int:
+        """How many networks run side by side."""
+        return self.weights[0].shape[0]
+
+    @property
+    def n_inputs(self) -> int:
+        """How many inputs each has."""
+        return self.weights[0].shape[2]
+
+    @property
+    def n_outputs(self) -> int:
+        """How many outputs each has."""
+        return self.weights[-1].shape[1]
+
+    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
+        h = jnp.broadcast_to(inputs, (self.stack, self.n_inputs))
+        seen = [h]
+        g = self._linear(0, h)
+        for layer in range(1, len(self.weights)):
+            h = activate(self.library, g)
+            seen.append(h)
+            last = layer == len(self.weights) - 1
+            g = self._linear(layer, jnp.concatenate(seen, axis=-1) if self.skip and last else h)
+        return g
+
+    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
+        """Return the values at many inputs, one a column."""
+        return self.ready().columns(inputs)
+
+    def ready(self) -> Layers:
+        """Return the same networks with each layer of the whole stack as one matrix."""
+        matrices = tuple(self._matrix(layer) for layer in range(len(self.weights)))
+        return Layers(matrices, self.library, self.stack, self.skip, self.biases is not None)
+
+    def _matrix(self, layer: int) -> Float[Array, "rows_stack columns"]:
+        """Return a layer of the stack as one matrix: all read the same inputs, each its own hidden units."""
+        weight = self.weights[layer]
+        is_last = layer == len(self.weights) - 1
+        n_shared = self.n_inputs if layer == 0 or (self.skip and is_last) else 0
+        n_hidden = (weight.shape[2] - n_shared) // n_units(self.library)
+        shared, *own = jnp.split(weight, n_shared + n_units(self.library) * np.arange(n_hidden), axis=2)
+        parts = [jnp.moveaxis(shared, 0, 1).reshape(-1, n_shared)] if n_shared else []
+        parts += map(_interleaved, own)
+        if self.biases is not None:
+            parts.append(self.biases[layer].T.reshape(-1, 1))
+        return jnp.concatenate(parts, axis=1)
+
+    def _linear(self, layer: int, h: Float[Array, "stack columns"]) -> Float[Array, "stack rows"]:
+        g = jax.vmap(jnp.matmul)(self.weights[layer], h)
+        return g if self.biases is None else g + self.biases[layer]
+
+
+class Layers(eqx.Module):
+    """The layers of stacked networks as matrices, biases included, which need not be put together for every batch.
+
+    One product a layer serves the whole stack: small products cost more than the zeros of networks that do not read
+    each other. Row ``i`` of network ``s`` is row ``i * stack + s``, so that the units of one kind lie together.
+
+    Args:
+        matrices: One a layer.
+        library: Primitives of a hidden layer.
+        stack: How many networks.
+        skip: Whether the last layer reads the inputs and every hidden layer.
+        with_bias: Whether the last column of each matrix holds biases.
+    """
+
+    matrices: tuple[Float[Array, "rows columns"], ...]
+    library: Library = eqx.field(static=True)
+    stack: int = eqx.field(static=True)
+    skip: bool = eqx.field(static=True)
+    with_bias: bool = eqx.field(static=True)
+
+    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
+        return self.columns(inputs[:, None])[..., 0]
+
+    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
+        """Return the values at many inputs, one a column."""
+        one = [jnp.ones((1, inputs.shape[-1]), inputs.dtype)] if self.with_bias else []
+        library = tuple((name, count * self.stack) for name, count in self.library)
+        read = seen = [inputs]
+        for matrix in self.matrices[:-1]:
+            read = unit_values(library, matrix @ jnp.concatenate([*read, *one]), axis=0)
+            seen = [*seen, *read]
+        g = self.matrices[-1] @ jnp.concatenate([*(seen if self.skip else read), *one])
+        return jnp.moveaxis(g.reshape(-1, self.stack, g.shape[-1]), 1, 0)
+
+
+def _interleaved(weight: Float[Array, "stack rows columns"]) -> Float[Array, "rows_stack columns_stack"]:
+    stack, rows, columns = weight.shape
+    own = np.eye(stack, dtype=bool)[:, None, :]
+    return jnp.where(own, jnp.moveaxis(weight, 0, 1)[..., None], 0).reshape(rows * stack, columns * stack)
+
+
+def units(library: Library) -> list[tuple[Primitive, int]]:
+    """Return the primitives that make units, with their multiplicities, in the order of a layer's rows."""
+    return [(lookup(name), count) for name, count in library if lookup(name).arity]
+
+
+def n_rows(library: Library) -> int:
+    """Return how many arguments the units of a layer take together."""
+    return sum(p.arity * count for p, count in units(library))
+
+
+def n_units(library: Library) -> int:
+    """Return how many values a layer gives."""
+    return sum(count for _, count in units(library))
+
+
+def activate(library: Library, g: Float[Array, "..."], *, axis: int = -1) -> Float[Array, "..."]:
+    """Return the values of a layer's units; a unit of two arguments reads rows ``i`` and ``i + count``.
+
+    Args:
+        library: The units.
+        g: Their arguments.
+        axis: Along which they run.
+    """
+    return jnp.concatenate(unit_values(library, g, axis=axis), axis=axis)
+
+
+def unit_values(library: Library, g: Float[Array, "..."], *, axis: int) -> list[Float[Array, "..."]]:
+    """Return the same as `activate`, an array for each kind of unit."""
+    widths = [count for primitive, count in units(library) for _ in range(primitive.arity)]
+    # A split's gradient is one concatenation; that of slices is a sum of padded arrays, which is slower.
+    pieces = iter(jnp.split(g, np.cumsum(widths)[:-1], axis=axis))
+    return [p.apply(*(next(pieces) for _ in range(p.arity))) for p, _ in units(library)]
+
+
+def build_eql(
+    key: Key,
+    n_inputs: int,
+    n_outputs: int,
+    *,
+    n_layers: int = 2,
+    library: Mapping[str, int] | Sequence[str] = PAPER_LIBRARY,
+    stack: int = 1,
+    skip: bool = False,
+    scale: float = 0.5,
+    last_scale: float = 0.1,
+) -> EQL:
+    """Return an equation-learner network with random weights.
+
+    Args:
+        key: Seed of the weights.
+        n_inputs: Number of variables read.
+        n_outputs: Number of values given.
+        n_layers: Hidden layers.
+        library: Primitives of a hidden layer with their multiplicities.
+        stack: How many networks of this shape run side by side.
+        skip: Whether the last layer reads the inputs and all hidden layers.
+        scale: Spread of the hidden weights; layers of squares need it small.
+        last_scale: Spread of the last layer's weights; small starts a coupling near the identity.
+    """
+    if n_layers < 1:
+        raise ValueError(f"an EQL network needs at least one hidden layer, got n_layers={n_layers}")
+    pairs = parse_library(library)
+    with_bias = any(name == "constant" for name, _ in pairs)
+    rows, columns = n_rows(pairs), n_units(pairs)
+    last_columns = n_inputs + n_layers * columns if skip else columns
+    shapes = [(rows, n_inputs), *[(rows, columns)] * (n_layers - 1), (n_outputs, last_columns)]
+    spreads = [scale] * n_layers + [last_scale]
+    rng, weights, biases = generator(key), [], []
+    for shape, spread in zip(shapes, spreads, strict=True):
+        weights.append(spread / max(shape[1], 1) ** 0.5 * rng.normal(size=(stack, *shape)))
+        biases.append(0.2 * spread * rng.normal(size=(stack, shape[0])))
+    arrays = all_on_device(weights + biases if with_bias else weights)
+    n = len(weights)
+    return EQL(tuple(arrays[:n]), tuple(arrays[n:]) if with_bias else None, pairs, skip)

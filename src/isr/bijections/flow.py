@@ -1,0 +1,343 @@
+"""Flow: a bijection with a normal latent, giving density and samples, with or without a condition.
+
+Rows in, rows out: the methods take arrays ``(n, dim)`` and return NumPy arrays, in double precision unless single is
+asked for. Inside, the batch is the last axis, which is what makes it fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from isr.bijections.affine import LOG_SQRT_2PI, Bounded
+from isr.bijections.bijection import (
+    AbstractBijection,
+    Columns,
+    Mapped,
+    MappedColumns,
+    Scalar,
+    Vector,
+    axis_of,
+)
+from isr.bijections.chain import Chain
+from isr.bijections.condition import ConditionMap
+from isr.bijections.coupling import natively
+from isr.bijections.inputs import with_inputs
+from isr.bijections.parameters import cast
+from isr.bijections.programs import compiled
+from isr.bijections.unrolled import unroll
+from isr.native.couplings import NativeCoupling
+
+CHUNK = 16_384
+# In double precision fewer rows than this do not bring in the second or two that the unrolled form compiles longer.
+LEAST_UNROLLED = 8 * CHUNK
+Precision = Literal["double", "single"]
+_TYPES = {"double": np.float64, "single": np.float32}
+N_PAD_NODES = 32
+
+
+class Flow(eqx.Module):
+    """A density over x, given y where there is a condition, made of one bijection.
+
+    Three forms, told apart by how y enters. *Flow*: ``f(x) = z``. *Conditional* (cISR): ``f(x; y) = z``, y is read
+    by the subnetworks. *Joint* (ISR): ``f(x) = [y, z]``, the leading ``n_observed`` outputs are y, each with
+    normal noise of standard deviation ``noise``.
+
+    Args:
+        bijection: Takes x (and its padding) to the latent.
+        condition_map: Prepares y for the subnetworks; ``None`` in the unconditional and the joint form.
+        noise: Standard deviation of each observed output, in y's own units; empty but in the joint form.
+        n_padding: Zeros appended to x, because a coupling needs two variables at least.
+
+    Example:
+        >>> from isr.bijections.affine import Standardise
+        >>> flow = Flow(Standardise((2.0,), (0.5,)))  # z = (x - 2) / 0.5
+        >>> flow
+        <flow of 1 variable: Standardise>
+        >>> flow.forward([[2.5]])
+        (array([[1.]]), array([0.69314718]))
+        >>> flow.inverse([[1.0]])[0], flow.log_prob([[2.0]]).round(3)
+        (array([[2.5]]), array([-0.226]))
+        >>> flow.sample(jax.random.key(0), 3).shape, flow.draw([[1.0]])
+        ((3, 1), array([[2.5]]))
+        >>> flow.dim, flow.condition_dim, flow.n_observed, len(flow.steps)
+        (1, 0, 0, 1)
+    """
+
+    bijection: AbstractBijection
+    condition_map: ConditionMap | None = None
+    noise: tuple[float, ...] = eqx.field(static=True, default=())
+    n_padding: int = eqx.field(static=True, default=0)
+
+    def __check_init__(self) -> None:
+        if self.condition_map is not None and self.noise:
+            raise ValueError("y enters through the subnetworks or through the outputs, not both")
+        if not all(np.isfinite(s) and s > 0 for s in self.noise):
+            raise ValueError(f"the noise of an observed output must be positive, got {self.noise}")
+        if len(self.noise) > self.dim:
+            raise ValueError(f"{len(self.noise)} observed outputs do not fit into {self.dim} variables")
+        if self.n_padding not in (0, 1):
+            raise ValueError(f"n_padding must be 0 or 1, got {self.n_padding}")
+
+    def __repr__(self) -> str:
+        given = f" given {self.condition_dim}" if self.condition_map is not None else ""
+        giving = f", {self.n_observed} outputs observed" if self.n_observed else ""
+        kinds = ", ".join(type(step).__name__ for step in self.steps)
+        return f"<flow of {self.dim} variable{'s' * (self.dim != 1)}{given}{giving}: {kinds}>"
+
+    @property
+    def steps(self) -> tuple[AbstractBijection, ...]:
+        """The bijections one after the other."""
+        return self.bijection.bijections if isinstance(self.bijection, Chain) else (self.bijection,)
+
+    @property
+    def dim(self) -> int:
+        """Number of variables in x."""
+        return self.bijection.dim - self.n_padding
+
+    @property
+    def n_observed(self) -> int:
+        """Number of leading outputs that are y (joint form only)."""
+        return len(self.noise)
+
+    @property
+    def condition_dim(self) -> int:
+        """Number of variables in y, whichever way it enters."""
+        return self.condition_map.standardise.dim if self.condition_map is not None else self.n_observed
+
+    # One sample ---------------------------------------------------------------------------------------------
+
+    def forward_one(self, x: Vector, y: Vector | None = None) -> Mapped:
+        """Return latent and log-determinant for one x."""
+        padded = jnp.concatenate([x, jnp.zeros(self.n_padding, x.dtype)])
+        return self.bijection.forward_and_log_det(padded, self._condition(y))
+
+    def inverse_one(self, z: Vector, y: Vector | None = None) -> Mapped:
+        """Return x and the log-determinant of the inverse for one latent."""
+        x, log_det = self.bijection.inverse_and_log_det(z, self._condition(y))
+        return x[: self.dim], log_det
+
+    def log_prob_one(self, x: Vector, y: Vector | None = None) -> Scalar:
+        """Return the log-density of one x, given y where there is one."""
+        if not self.n_padding:
+            return self.joint_log_prob_one(x, y)
+        nodes, log_weights = _pad_nodes(x.dtype)
+        joint = jax.vmap(lambda p: self.joint_log_prob_one(jnp.concatenate([x, p[None]]), y))
+        return jax.nn.logsumexp(joint(nodes) + log_weights)
+
+    def joint_log_prob_one(self, padded: Vector, y: Vector | None) -> Scalar:
+        """Return the log-density of one x with its padding appended."""
+        latent, log_det = self.latent_one(padded, y)
+        mean, scale = self._base(y, latent.dtype)
+        standard = (latent - mean) / scale
+        return log_det - jnp.sum(0.5 * standard**2 + jnp.log(scale) + LOG_SQRT_2PI)
+
+    def latent_one(self, padded: Vector, y: Vector | None = None) -> Mapped:
+        """Return latent and log-determinant for one x with its padding appended."""
+        return self.bijection.forward_and_log_det(padded, self._condition(y))
+
+    def draw_one(self, noise: Vector, y: Vector | None = None) -> Vector:
+        """Return the x that standard-normal ``noise`` of the latent's width stands for."""
+        mean, scale = self._base(y, noise.dtype)
+        return self.inverse_one(mean + scale * noise, y)[0]
+
+    def _condition(self, y: Vector | None) -> Vector | None:
+        return None if self.condition_map is None or y is None else self.condition_map(y)
+
+    # Many samples, one a column -------------------------------------------------------------------------------
+
+    def latent_columns(self, padded: Columns, y: Array | None = None) -> MappedColumns:
+        """Return latents and log-determinants of columns of x with their padding; ``y`` is one or a column each."""
+        return self.bijection.forward_columns(padded, self._conditions(y))
+
+    def joint_log_prob_columns(self, padded: Columns, y: Array | None = None) -> Float[Array, " n"]:
+        """Return the log-density of every column of x with its padding."""
+        latent, log_det = self.latent_columns(padded, y)
+
+        def density(z: Vector, given: Vector | None) -> Scalar:
+            mean, scale = self._base(given, z.dtype)
+            return -jnp.sum(0.5 * ((z - mean) / scale) ** 2 + jnp.log(scale) + LOG_SQRT_2PI)
+
+        return log_det + jax.vmap(density, in_axes=(-1, axis_of(y)), out_axes=-1)(latent, y)
+
+    def draw_columns(self, noise: Columns, y: Array | None = None) -> Columns:
+        """Return the x that columns of standard-normal ``noise`` of the latent's width stand for."""
+
+        def latent(one: Vector, given: Vector | None) -> Vector:
+            mean, scale = self._base(given, one.dtype)
+            return mean + scale * one
+
+        z = jax.vmap(latent, in_axes=(-1, axis_of(y)), out_axes=-1)(noise, y)
+        return self.bijection.inverse_columns(z, self._conditions(y))[0][: self.dim]
+
+    def forward_columns(self, x: Columns, y: Array | None = None) -> MappedColumns:
+        """Return latents and log-determinants of columns of x."""
+        padding = jnp.zeros((self.n_padding, x.shape[-1]), x.dtype)
+        return self.latent_columns(jnp.concatenate([x, padding]), y)
+
+    def inverse_columns(self, z: Columns, y: Array | None = None) -> MappedColumns:
+        """Return x and log-determinants of the inverse for columns of latents."""
+        x, log_det = self.bijection.inverse_columns(z, self._conditions(y))
+        return x[: self.dim], log_det
+
+    def log_prob_columns(self, x: Columns, y: Array | None = None) -> Float[Array, " n"]:
+        """Return the log-density of columns of x, the padding summed out."""
+        if not self.n_padding:
+            return self.joint_log_prob_columns(x, y)
+        nodes, log_weights = _pad_nodes(x.dtype)
+        padded = jnp.concatenate([jnp.repeat(x, len(nodes), axis=-1), jnp.tile(nodes, x.shape[-1])[None]])
+        given = y if y is None or y.ndim == 1 else jnp.repeat(y, len(nodes), axis=-1)
+        joint = self.joint_log_prob_columns(padded, given).reshape(-1, len(nodes))
+        return jax.nn.logsumexp(joint + log_weights[None], axis=-1)
+
+    def _conditions(self, y: Array | None) -> Array | None:
+        if self.condition_map is None or y is None or y.ndim == 1:
+            return self._condition(y)
+        return jax.vmap(self.condition_map, in_axes=-1, out_axes=-1)(y)
+
+    def _base(self, y: Vector | None, dtype: jnp.dtype) -> tuple[Vector, Vector]:
+        free = self.bijection.dim - self.n_observed
+        if not self.n_observed or y is None:
+            return jnp.zeros(self.bijection.dim, dtype), jnp.ones(self.bijection.dim, dtype)
+        mean = jnp.concatenate([y, jnp.zeros(free, dtype)])
+        return mean, jnp.concatenate([jnp.asarray(self.noise, dtype), jnp.ones(free, dtype)])
+
+    # Rows -----------------------------------------------------------------------------------------------------
+
+    def forward(
+        self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return latents ``(n, dim)`` and log-determinants ``(n,)`` of rows of x."""
+        return self._rows("forward_columns", x, y, precision, y_enters=self.condition_map is not None)
+
+    def inverse(
+        self, z: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows of x and the inverse's log-determinants for rows of latents."""
+        return self._rows("inverse_columns", z, y, precision, y_enters=self.condition_map is not None)
+
+    def log_prob(
+        self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> np.ndarray:
+        """Return the log-density (nats) of rows of x, given y where there is a condition."""
+        densities = self._rows("log_prob_columns", x, y, precision, y_enters=self.condition_dim > 0)
+        box = self.steps[0]
+        if isinstance(box, Bounded):
+            inside = box.contains(_checked(x, self.dim, "x", np.float64))
+            densities = np.where(inside, densities, densities.dtype.type(-np.inf))
+        return densities
+
+    def sample(
+        self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> np.ndarray:
+        """Return ``n`` rows of x; ``y`` is one observation, or one for each row.
+
+        The two precisions draw different random numbers.
+
+        Example:
+            >>> from isr.bijections.affine import Standardise
+            >>> flow = Flow(Standardise((1.0, 2.0), (0.1, 0.1)))
+            >>> flow.sample(jax.random.key(0), 3, precision="single").dtype
+            dtype('float32')
+        """
+        if n < 0:
+            raise ValueError(f"the number of samples must not be negative, got n={n}")
+        wanted, size = _type_of(precision), (n, self.bijection.dim)
+        if precision == "single":  # NumPy's numbers take half as long as JAX's
+            bits = np.asarray(jax.random.key_data(key)).ravel()
+            noise = np.random.Generator(np.random.SFC64(bits)).standard_normal(size, wanted)
+        else:
+            with jax.enable_x64(True):
+                noise = np.asarray(jax.random.normal(key, size, wanted))
+        return self.draw(noise, y, precision=precision)
+
+    def draw(
+        self, noise: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
+    ) -> np.ndarray:
+        """Return the rows of x that rows of standard-normal ``noise`` of the latent's width stand for."""
+        return self._rows("draw_columns", noise, y, precision, y_enters=self.condition_dim > 0)
+
+    def _rows(
+        self, method: str, rows: np.ndarray, y: np.ndarray | None, precision: Precision, *, y_enters: bool
+    ):
+        wanted = _type_of(precision)
+        of_latent = method in ("inverse_columns", "draw_columns")
+        width = self.bijection.dim if of_latent else self.dim
+        rows = _checked(rows, width, "the latent" if of_latent else "x", wanted)
+        if y_enters:
+            if y is None:
+                raise ValueError(f"this flow is conditional: give y with {self.condition_dim} columns")
+            y = _checked(y, self.condition_dim, "y", wanted)
+            if len(y) not in (1, len(rows)):
+                raise ValueError(f"y must hold one row or as many as x ({len(rows)}), got {len(y)}")
+        elif y is not None and not self.condition_dim:
+            raise ValueError("this flow has no condition, but y was given; leave y out")
+        with jax.enable_x64(precision == "double"):
+            flow = cast(with_inputs(self, wanted), wanted)
+            if precision == "single":
+                flow = natively(flow)
+            if precision == "single" or len(rows) >= LEAST_UNROLLED:
+                flow = replace(flow, bijection=unroll(flow.bijection))
+            return _in_chunks(compiled(_run, flow, method), flow, rows, y if y_enters else None)
+
+
+def _pad_nodes(dtype: jnp.dtype) -> tuple[Float[Array, " nodes"], Float[Array, " nodes"]]:
+    """Return nodes and logarithms of weights that sum the padding out: it is a variable of its own.
+
+    The quadrature is that of Gauss and Hermite.
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(N_PAD_NODES)
+    return jnp.asarray(nodes, dtype), jnp.asarray(np.log(weights) + 0.5 * nodes**2, dtype)
+
+
+def _type_of(precision: str) -> type[np.floating]:
+    if precision not in _TYPES:
+        raise ValueError(f"precision must be 'double' or 'single', got {precision!r}")
+    return _TYPES[precision]
+
+
+def _checked(rows: np.ndarray, width: int, what: str, wanted: type[np.floating]) -> np.ndarray:
+    rows = np.asarray(rows, dtype=wanted)
+    if rows.ndim == 1:
+        rows = rows[None, :] if rows.shape[0] == width and width > 1 else rows.reshape(-1, 1)
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise ValueError(f"{what} must have {width} columns, got an array of shape {rows.shape}")
+    if np.isnan(rows).any():
+        bad = np.unique(np.argwhere(np.isnan(rows))[:, 1]).tolist()
+        raise ValueError(f"{what} holds NaN in column(s) {bad}; remove or fill those rows first")
+    return rows
+
+
+def _run(method: str, flow: Flow, rows: Float[Array, "n width"], y: Float[Array, "m condition"] | None):
+    condition = None if y is None else y[0] if y.shape[0] == 1 else y.T
+    return jax.tree.map(jnp.transpose, getattr(flow, method)(rows.T, condition))
+
+
+def _in_chunks(function: Callable, flow: Flow, rows: np.ndarray, y: np.ndarray | None):
+    """Run ``function`` over rows in pieces of few distinct lengths: bounded memory, few compilations."""
+    n, results = len(rows), []
+    # The native library keeps its own tiles in the cache, and longer pieces are fewer calls.
+    is_native = any(isinstance(step, NativeCoupling) for step in flow.steps)
+    longest = 4 * CHUNK if is_native and n >= 16 * CHUNK else CHUNK
+    length = min(longest, 4 ** max(2, math.ceil(math.log(max(n, 1), 4))))
+    for start in range(0, max(n, 1), length):
+        piece = _filled(rows[start : start + length], length)
+        given = y if y is None or len(y) == 1 else _filled(y[start : start + length], length)
+        results.append(function(flow, piece, given))
+    # Calls return before their work is done, so pieces run side by side where there are cores; here is the wait.
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:n], *results)
+
+
+def _filled(rows: np.ndarray, length: int) -> np.ndarray:
+    if len(rows) == length:
+        return rows
+    last = rows[-1:] if len(rows) else np.zeros((1, rows.shape[1]), rows.dtype)
+    return np.concatenate([rows, np.repeat(last, length - len(rows), axis=0)])

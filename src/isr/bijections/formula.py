@@ -1,0 +1,167 @@
+"""Formulas: subnetworks written out as expression trees, with their constants in one vector.
+
+After pruning, an equation-learner network is turned into its formulas, folded and merged; from there on the
+formula *is* the subnetwork. A tree is a nested tuple:
+``("input", i)``, ``("constant", k)``, ``("number", n)``, ``("add", a, b, ...)``, ``("mul", a, b, ...)``,
+``("pow", a, n)`` with a whole exponent, or ``("call", primitive, a, ...)``. `check_tree` judges one from outside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from isr.bijections.primitives import lookup
+
+if TYPE_CHECKING:
+    import sympy
+
+Tree = tuple[Any, ...]
+# Of a tree from a file: higher powers and larger whole numbers are no formula, and would take SymPy for ever.
+LARGEST_POWER = 1000
+LARGEST_NUMBER = 1e300
+
+
+class Formulas(eqx.Module):
+    """``stack`` times ``n_outputs`` formulas over the same inputs; a drop-in for an EQL network.
+
+    Args:
+        constants: The numbers that the trees refer to.
+        trees: One tree an output, the first network's outputs first.
+        stack: How many networks the trees stand for.
+        n_inputs: Number of variables read.
+    """
+
+    constants: Float[Array, " k"]
+    trees: tuple[Tree, ...] = eqx.field(static=True)
+    stack: int = eqx.field(static=True)
+    n_inputs: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not self.trees or len(self.trees) % self.stack:
+            raise ValueError(f"{len(self.trees)} formulas do not divide into {self.stack} networks")
+
+    @property
+    def n_outputs(self) -> int:
+        """How many outputs there are."""
+        return len(self.trees) // self.stack
+
+    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
+        values = [evaluate(tree, inputs, self.constants) for tree in self.trees]
+        return jnp.stack(values).reshape(self.stack, self.n_outputs)
+
+    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
+        """Return the values at many inputs, one a column."""
+        return jax.vmap(self, in_axes=-1, out_axes=-1)(inputs)
+
+
+def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k"]) -> Float[Array, ""]:
+    """Return the value of one tree."""
+    kind = tree[0]
+    if kind == "input":
+        return inputs[tree[1]]
+    if kind == "constant":
+        return constants[tree[1]]
+    if kind == "number":
+        return jnp.asarray(tree[1], constants.dtype)
+    if kind == "pow":
+        return evaluate(tree[1], inputs, constants) ** tree[2]
+    if kind == "call":
+        return lookup(tree[1]).apply(*(evaluate(t, inputs, constants) for t in tree[2:]))
+    values = [evaluate(t, inputs, constants) for t in tree[1:]]
+    return reduce({"add": jnp.add, "mul": jnp.multiply}[kind], values)
+
+
+def express(tree: Tree, inputs: Sequence[sympy.Expr], constants: Sequence[sympy.Expr]) -> sympy.Expr:
+    """Return one tree as a SymPy expression of ``inputs`` and ``constants``."""
+    import sympy
+
+    kind = tree[0]
+    if kind == "input":
+        return inputs[tree[1]]
+    if kind == "constant":
+        return constants[tree[1]]
+    if kind == "number":
+        return sympy.Integer(tree[1]) if tree[1] == int(tree[1]) else sympy.Float(tree[1])
+    if kind == "pow":
+        return express(tree[1], inputs, constants) ** tree[2]
+    if kind == "call":
+        return lookup(tree[1]).express(*(express(t, inputs, constants) for t in tree[2:]))
+    terms = [express(t, inputs, constants) for t in tree[1:]]
+    return {"add": sympy.Add, "mul": sympy.Mul}[kind](*terms)
+
+
+def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:
+    """Return the highest power a tree holds, once it is known to be one; raise ValueError that says what is not.
+
+    Args:
+        tree: What a file gave.
+        n_inputs: Inputs it may refer to.
+        n_constants: Constants it may refer to.
+
+    Example:
+        >>> check_tree(("pow", ("pow", ("input", 0), 2), 3), 1, 0)
+        6
+        >>> check_tree(("plus", ("input", 0)), 1, 0)
+        Traceback (most recent call last):
+        ...
+        ValueError: a formula holds 'plus', which is no operator; known: input, constant, number, add, mul, pow, call
+    """
+    if not isinstance(tree, tuple) or not tree:
+        raise ValueError(f"a formula holds {tree!r} where an operator with its arguments should stand")
+    kind, *rest = tree
+    if kind in ("input", "constant"):
+        n = n_inputs if kind == "input" else n_constants
+        if len(rest) != 1 or not _is_whole(rest[0]) or not 0 <= rest[0] < n:
+            raise ValueError(f"a formula refers to {kind} {rest}, but there are {n}")
+        return 1
+    if kind == "number":
+        if len(rest) != 1 or isinstance(rest[0], bool) or not isinstance(rest[0], int | float):
+            raise ValueError(f"a formula holds the number {rest}, which is none")
+        if not math.isfinite(rest[0]) or abs(rest[0]) > LARGEST_NUMBER:
+            raise ValueError(f"a formula holds the number {rest[0]!r}, beyond {LARGEST_NUMBER:g}")
+        return 1
+    if kind == "pow":
+        if len(rest) != 2 or not _is_whole(rest[1]):
+            raise ValueError(f"a power needs a base and a whole exponent, got {rest[1:]}")
+        power = check_tree(rest[0], n_inputs, n_constants) * abs(rest[1])
+        if power > LARGEST_POWER:
+            raise ValueError(f"a formula holds powers up to {power}, beyond {LARGEST_POWER}")
+        return max(1, power)
+    if kind == "call":
+        if not rest or not isinstance(rest[0], str) or lookup(rest[0]).arity != len(rest) - 1:
+            raise ValueError(
+                f"a formula calls {rest[:1]} with {len(rest) - 1} arguments, which it does not take"
+            )
+        rest = rest[1:]
+    elif kind not in ("add", "mul") or not rest:
+        known = "input, constant, number, add, mul, pow, call"
+        raise ValueError(f"a formula holds {kind!r}, which is no operator; known: {known}")
+    powers = [check_tree(part, n_inputs, n_constants) for part in rest]
+    power = sum(powers) if kind == "mul" else max(powers)
+    if power > LARGEST_POWER:
+        raise ValueError(f"a formula holds powers up to {power}, beyond {LARGEST_POWER}")
+    return power
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def complexity(tree: Tree) -> int:
+    """Return the cost of one tree: 1 a constant, an input or a joint, and each primitive's own cost."""
+    kind = tree[0]
+    if kind in ("input", "constant", "number"):
+        return 1
+    if kind == "pow":
+        return complexity(tree[1]) + (lookup("square").cost if tree[2] == 2 else lookup("cube").cost)
+    if kind == "call":
+        return lookup(tree[1]).cost + sum(complexity(t) for t in tree[2:])
+    return sum(complexity(t) for t in tree[1:]) + len(tree) - 2

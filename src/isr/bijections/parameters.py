@@ -1,0 +1,131 @@
+"""A model's learned numbers as one flat vector, and the masks that keep some of them at zero.
+
+Outside of compiled code the work is done by NumPy: JAX would compile a program for every shape it meets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float
+
+from isr.bijections.arrays import all_on_device, on_device
+from isr.bijections.repeats import Run, runs
+
+Model = TypeVar("Model")
+Other = TypeVar("Other")
+
+
+def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndarray], Model]]:
+    """Return every learned number of ``model`` as one vector, and the function that puts a vector back.
+
+    The function keeps the vector's precision, so a model can be trained in single and refitted in double.
+    """
+    restore = Restore(model)
+    return _joined(restore.leaves), restore
+
+
+class Restore(Generic[Model]):
+    """Puts a vector back into a model; travels to another process as that model.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        arrays, self.rest = eqx.partition(model, eqx.is_inexact_array)
+        self.leaves, self.tree = jax.tree.flatten(arrays)
+        self.shapes = [leaf.shape for leaf in self.leaves]
+
+    def __call__(self, values: Array | np.ndarray) -> Model:
+        if isinstance(values, Tracer):
+            new = self._split(values, jnp.split)
+        else:
+            new = all_on_device(self._split(np.asarray(values), np.split))
+        return eqx.combine(jax.tree.unflatten(self.tree, new), self.rest)
+
+    def changed(self, change: Callable[[Model], Other]) -> Restore[Other]:
+        """Return the function that puts the same vectors into ``change(model)``, which reads them in the same order."""
+        return Restore(change(self.model))
+
+    def _split(self, values: Any, split: Callable[..., list[Any]]) -> list[Any]:
+        """Return the leaves, cut out run by run.
+
+        A split's gradient is one concatenation; that of slices is a sum of as many padded vectors. Leaves of the same
+        place in all repeats are cut out together, as the loop over blocks wants them: a hundred small cuts would take
+        XLA seconds to compile.
+        """
+        found = [(self.shapes[r.start : r.start + r.period], r.times) for r in _runs(tuple(self.shapes))]
+        sizes = [[math.prod(shape) for shape in shapes] for shapes, _ in found]
+        parts = split(values, _ends([times * sum(s) for (_, times), s in zip(found, sizes, strict=True)]))
+        leaves = []
+        for (shapes, times), size, part in zip(found, sizes, parts, strict=True):
+            columns = split(part.reshape(times, -1), _ends(size), axis=1)
+            together = [c.reshape(times, *shape) for c, shape in zip(columns, shapes, strict=True)]
+            apart = [[one.reshape(one.shape[1:]) for one in split(c, times)] for c in together]
+            leaves += [leaf for repeat in zip(*apart, strict=True) for leaf in repeat]
+        return leaves
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Restore, (self.model,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Restore) and self._structure == other._structure
+
+    def __hash__(self) -> int:
+        return hash(self._structure)
+
+    @property
+    def _structure(self) -> tuple[Any, ...]:
+        """All that the function depends on: not the numbers of the model it was made for."""
+        leaves, tree = jax.tree.flatten(self.rest)
+        return self.tree, tuple(self.shapes), tree, tuple(leaves)
+
+
+# A model is taken apart and put together many times, always with the same shapes.
+@lru_cache(maxsize=256)
+def _runs(shapes: tuple[tuple[int, ...], ...]) -> list[Run]:
+    return runs(shapes)
+
+
+def _ends(sizes: list[int]) -> np.ndarray:
+    return np.cumsum(sizes)[:-1]
+
+
+def _joined(leaves: list[Array]) -> Float[Array, " n"]:
+    if not leaves:
+        return on_device(np.zeros(0))
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return jnp.concatenate([leaf.ravel() for leaf in leaves])
+    return on_device(np.concatenate([np.asarray(leaf).ravel() for leaf in leaves]))
+
+
+def cast(model: Model, dtype: jnp.dtype | type) -> Model:
+    """Return ``model`` with its learned numbers in another precision."""
+
+    def convert(leaf: Array) -> Array:
+        if not eqx.is_inexact_array(leaf) or leaf.dtype == dtype:
+            return leaf
+        return leaf.astype(dtype) if isinstance(leaf, Tracer) else on_device(leaf, dtype)
+
+    return jax.tree.map(convert, model)
+
+
+def mask_of(model: object) -> Float[Array, " n"]:
+    """Return 1 where a learned number is in use and 0 where it has been cut (is exactly zero)."""
+    vector = np.asarray(flatten(model)[0])
+    return on_device((vector != 0).astype(vector.dtype))
+
+
+def n_constants(model: object) -> int:
+    """Return how many learned numbers are in use (not exactly zero)."""
+    return int(np.count_nonzero(np.asarray(flatten(model)[0])))

@@ -1,0 +1,28 @@
+"""A flow as equations: extraction, simplification, complexity, checks, and every form they are printed in."""
+
+from isr.equations.check import CheckResult, check
+from isr.equations.complexity import complexity, n_constants
+from isr.equations.compose import Composed, ExpressionTooLarge, compose
+from isr.equations.expressions import Expressions, extract
+from isr.equations.functions import Phi, PhiInverse
+from isr.equations.program import Assignment, Program
+from isr.equations.simplify import simplify
+from isr.equations.twins import Block
+
+__all__ = [
+    "Assignment",
+    "Block",
+    "CheckResult",
+    "Composed",
+    "ExpressionTooLarge",
+    "Expressions",
+    "Phi",
+    "PhiInverse",
+    "Program",
+    "check",
+    "complexity",
+    "compose",
+    "extract",
+    "n_constants",
+    "simplify",
+]

@@ -1,0 +1,218 @@
+"""Check: the equations against the model, the inverse against the forward map, the log-determinant against autodiff.
+
+An error is relative: the difference over the value's size plus the spread of its column.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from isr.bijections.affine import Bounded, Standardise
+from isr.bijections.bijection import AbstractBijection
+from isr.bijections.chain import Chain
+from isr.bijections.flow import Flow
+from isr.bijections.parameters import cast
+from isr.bijections.programs import compiled
+from isr.equations.expressions import Expressions, extract
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# A Jacobian a point is dear; this many show a wrong log-determinant as well as thousands do.
+_N_JACOBIANS = 64
+
+
+class CheckFailed(AssertionError):
+    """Equations and model disagree."""
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One comparison.
+
+    Args:
+        name: What was compared with what.
+        error: The largest relative error seen.
+        tolerance: The largest allowed.
+        n: Number of points.
+
+    Example:
+        >>> CheckRow("forward equations = model", error=2e-16, tolerance=1e-9, n=1000).passed
+        True
+    """
+
+    name: str
+    error: float
+    tolerance: float
+    n: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error stayed within its tolerance."""
+        return bool(self.error <= self.tolerance)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The outcome of `check`; print it to see the table.
+
+    Args:
+        rows: One comparison each.
+
+    Example:
+        >>> from isr.bijections.affine import Standardise
+        >>> result = check(Flow(Standardise((2.0,), (0.5,))), n=10)
+        >>> result.passed, result.rows[0].passed
+        (True, True)
+        >>> result.raise_if_failed() is result
+        True
+    """
+
+    rows: tuple[CheckRow, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every comparison stayed within its tolerance."""
+        return all(row.passed for row in self.rows)
+
+    def raise_if_failed(self) -> CheckResult:
+        """Return the result itself, or raise `CheckFailed` with what went wrong."""
+        failed = [
+            f"{r.name}: error {r.error:.1e}, allowed {r.tolerance:.0e}" for r in self.rows if not r.passed
+        ]
+        if failed:
+            raise CheckFailed("the equations do not hold: " + "; ".join(failed))
+        return self
+
+    def __str__(self) -> str:
+        width = max(len(row.name) for row in self.rows)
+        lines = [f"{'comparison':<{width}}  {'worst error':>11}  {'allowed':>7}  {'points':>7}  result"]
+        lines += [
+            f"{r.name:<{width}}  {r.error:>11.1e}  {r.tolerance:>7.0e}  {r.n:>7,}  {_word(r)}"
+            for r in self.rows
+        ]
+        return "\n".join(lines)
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+
+        table = Table("comparison", "worst error", "allowed", "points", "result")
+        for r in self.rows:
+            colour = "green" if r.passed else "red"
+            table.add_row(
+                r.name, f"{r.error:.1e}", f"{r.tolerance:.0e}", f"{r.n:,}", f"[{colour}]{_word(r)}[/{colour}]"
+            )
+        return table
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{c}</th>" for c in ("comparison", "worst error", "allowed", "points", "result"))
+        body = "".join(
+            f"<tr><td>{html.escape(r.name)}</td><td>{r.error:.1e}</td><td>{r.tolerance:.0e}</td>"
+            f"<td>{r.n:,}</td><td>{_word(r)}</td></tr>"
+            for r in self.rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _word(row: CheckRow) -> str:
+    return "ok" if row.passed else "FAILED"
+
+
+def check(
+    flow: Flow,
+    expressions: Expressions | None = None,
+    *,
+    n: int = 1000,
+    seed: int = 0,
+    tolerance: float = 1e-9,
+    rows: Float[np.ndarray, "n x"] | None = None,
+    y: Float[np.ndarray, "n condition"] | None = None,
+) -> CheckResult:
+    """Return how well equations and model agree, in both directions.
+
+    Args:
+        flow: The model.
+        expressions: Its equations; extracted when left out. Simplified ones are allowed their own error.
+        n: Number of points drawn, typical of the data the model was scaled to.
+        seed: Seed of the points.
+        tolerance: Largest relative error allowed.
+        rows: Rows of x to use instead of drawn ones.
+        y: Their conditions, in the conditional form.
+
+    Example:
+        >>> import jax
+        >>> from isr.bijections.build import build_flow
+        >>> check(build_flow(jax.random.key(0), 2), n=100).passed
+        True
+    """
+    expressions = expressions if expressions is not None else extract(flow)
+    allowed = tolerance + 1.01 * expressions.error
+    rng = np.random.default_rng(seed)
+    x = _typical(flow.bijection, n, rng)[:, : flow.dim] if rows is None else np.asarray(rows, np.float64)
+    if flow.condition_map is None:
+        y = None
+    elif y is None:
+        y = _typical(flow.condition_map.standardise, len(x), rng)
+    latent, log_det = flow.forward(x, y)
+    found, found_log_det = expressions.evaluate("forward", x, y)
+    back, back_log_det = flow.inverse(latent, y)
+    found_back, found_back_log_det = expressions.evaluate("inverse", latent, y)
+    pairs: list[tuple[str, np.ndarray, np.ndarray, float]] = [
+        ("forward equations = model", found, latent, allowed),
+        ("inverse equations = model", found_back, back, allowed),
+        ("forward log-det equations = model", found_log_det, log_det, allowed),
+        ("inverse log-det equations = model", found_back_log_det, back_log_det, allowed),
+        ("inverse undoes forward, model", back, x, tolerance),
+        ("inverse undoes forward, equations", expressions.evaluate("inverse", found, y)[0], x, 2 * allowed),
+    ]
+    some = slice(0, _N_JACOBIANS)
+    jacobian = _log_det_by_autodiff(flow, x[some], None if y is None else y[some])
+    pairs.append(("log-det = autodiff Jacobian", log_det[some], jacobian, tolerance))
+    return CheckResult(tuple(CheckRow(name, _error(a, b), tol, len(a)) for name, a, b, tol in pairs))
+
+
+def _typical(bijection: AbstractBijection, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows like the data: normal draws taken back through the fixed maps that come first."""
+    steps = bijection.bijections if isinstance(bijection, Chain) else (bijection,)
+    leading: list[AbstractBijection] = []
+    for step in steps:
+        if not isinstance(step, Bounded | Standardise):
+            break
+        leading.insert(0, step)
+    rows = rng.normal(size=(n, bijection.dim))
+    with jax.enable_x64(True):
+        for step in leading:
+            rows = jax.vmap(lambda row, step=step: step.inverse_and_log_det(row)[0])(jnp.asarray(rows))
+    return np.asarray(rows)
+
+
+def _log_det_by_autodiff(flow: Flow, x: np.ndarray, y: np.ndarray | None) -> np.ndarray:
+    with jax.enable_x64(True):
+        double = cast(flow, jnp.float64)
+        matrices = compiled(_jacobians, double)(double, np.pad(x, ((0, 0), (0, flow.n_padding))), y)
+    return np.linalg.slogdet(np.asarray(matrices))[1]
+
+
+def _jacobians(flow: Flow, x: Any, y: Any) -> Any:
+    def jacobian(row: Any, given: Any) -> Any:
+        condition = None if given is None else flow.condition_map(given)  # type: ignore[misc]
+        return jax.jacfwd(lambda r: flow.bijection.forward_and_log_det(r, condition)[0])(row)
+
+    return jax.vmap(jacobian, in_axes=(0, None if y is None else 0))(x, y)
+
+
+def _error(found: np.ndarray, expected: np.ndarray) -> float:
+    spread = np.std(expected, axis=0)
+    scale = np.abs(expected) + np.where(spread > 0, spread, 1.0)
+    if expected.ndim == 1:
+        scale = np.maximum(scale, 1.0)  # a log-determinant is measured in nats
+    with np.errstate(invalid="ignore"):
+        error = np.max(np.abs(found - expected) / scale)
+    return float(error) if np.isfinite(error) else float("inf")

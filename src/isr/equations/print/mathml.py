@@ -1,0 +1,230 @@
+"""Equations as presentation MathML, which browsers show without any script."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import sympy
+from sympy.printing.mathml import MathMLPresentationPrinter
+
+from isr.bijections.sigmoid import written_out
+from isr.equations.print.labels import label_of
+from isr.equations.print.text import PositiveFirst, as_guard, below_one, number_text
+from isr.equations.program import Program
+
+_INVISIBLE_TIMES = "\u2062"
+
+
+class _Printer(PositiveFirst, MathMLPresentationPrinter):
+    def __init__(self, labels: Mapping[str, str], digits: int, errors: Mapping[float, float]) -> None:
+        super().__init__({"ln_notation": True, "mul_symbol": _INVISIBLE_TIMES})
+        self.labels = labels
+        self.digits = digits
+        self.errors = errors
+
+    def _element(self, tag: str, *children: Any) -> Any:
+        element = self.dom.createElement(tag)
+        for child in children:
+            # SymPy writes text nodes as they are, so what could be markup is escaped here.
+            element.appendChild(
+                self.dom.createTextNode(html.escape(child)) if isinstance(child, str) else child
+            )
+        return element
+
+    def _print_Float(self, expr: sympy.Float) -> Any:
+        value = float(expr)
+        error = self.errors.get(abs(value))
+        shown = number_text(value, self.digits) if error is None else with_error(value, error)
+        mantissa, _, power = shown.partition("e")
+        number = self._element("mn", mantissa)
+        if not power:
+            return number
+        ten = self._element("msup", self._element("mn", "10"), self._element("mn", str(int(power))))
+        return ten if mantissa == "1" else self._element("mrow", number, self._element("mo", "·"), ten)
+
+    def _print_Symbol(self, expr: sympy.Symbol, style: str = "plain") -> Any:
+        label = label_of(expr.name, self.labels)
+        base = self._element("mtext" if label.verbatim else "mi", label.base)
+        below = self._element("mtext", ",".join(label.subscripts))
+        above = self._element("mtext", f"({label.block})")
+        if label.subscripts and label.block:
+            return self._element("msubsup", base, below, above)
+        if label.subscripts:
+            return self._element("msub", base, below)
+        return self._element("msup", base, above) if label.block else base
+
+    def _print_Phi(self, expr: sympy.Expr) -> Any:
+        return self._applied(self._element("mi", "Φ"), expr.args)
+
+    def _print_PhiInverse(self, expr: sympy.Expr) -> Any:
+        power = self._element("mn", "-1")
+        return self._applied(self._element("msup", self._element("mi", "Φ"), power), expr.args)
+
+    def _print_Min(self, expr: sympy.Expr) -> Any:
+        guard = as_guard(expr)
+        return self._limited("clip" if guard else "min", guard or expr.args)
+
+    def _print_Max(self, expr: sympy.Expr) -> Any:
+        return self._limited("max", expr.args)
+
+    def _limited(self, function: str, arguments: tuple) -> Any:
+        return self._call(self._element("mi", function), [self._limit(a) for a in arguments])
+
+    def _limit(self, argument: Any) -> Any:
+        gap = below_one(argument, self.digits)
+        if gap is None:
+            return self._print(argument)
+        return self._element("mrow", self._element("mn", "1"), self._element("mo", "−"), self._print(gap))
+
+    def _print_Piecewise(self, expr: Any) -> Any:
+        rows = []
+        for value, condition in expr.args:
+            word = self._element("mtext", "otherwise" if condition is sympy.true else "if ")
+            cell = [word] if condition is sympy.true else [word, self._print(condition)]
+            rows.append(
+                self._element("mtr", self._element("mtd", self._print(value)), self._element("mtd", *cell))
+            )
+        return self._element("mrow", self._element("mo", "{"), self._element("mtable", *rows))
+
+    def _print_Relational(self, expr: Any) -> Any:
+        sign = self._element("mo", expr.rel_op)
+        return self._element("mrow", self._print(expr.lhs), sign, self._print(expr.rhs))
+
+    def _applied(self, function: Any, arguments: tuple) -> Any:
+        return self._call(function, [self._print(a) for a in arguments])
+
+    def _call(self, function: Any, arguments: list[Any]) -> Any:
+        inner: list[Any] = []
+        for argument in arguments:
+            inner += [self._element("mo", ","), argument] if inner else [argument]
+        return self._element("mrow", function, self._bracket("("), *inner, self._bracket(")"))
+
+    def _bracket(self, character: str) -> Any:
+        bracket = self._element("mo", character)
+        bracket.setAttribute("stretchy", "false")
+        return bracket
+
+    def doprint(self, expr: sympy.Expr) -> str:
+        markup = re.sub(r"&[A-Za-z]+;", _as_character, super().doprint(written_out(expr)))
+        for plain, typeset in _TYPESET.items():
+            markup = markup.replace(plain, typeset)
+        return markup
+
+
+# A true minus, an ordinary e, and a little room between factors, where words would run into numbers.
+_TYPESET = {
+    "<mo>-</mo>": "<mo>&#8722;</mo>",
+    "<mn>-": "<mn>&#8722;",
+    "<mi>ⅇ</mi>": "<mi>e</mi>",
+    "<mo>&#8290;</mo>": '<mo>&#8290;</mo><mspace width="0.17em"></mspace>',
+}
+_DETERMINANT = (
+    '<mrow><mi>ln</mi><mo form="prefix" stretchy="false">|</mo><mi>det</mi><mspace width="0.17em"></mspace>'
+    '<mi>J</mi><mo form="postfix" stretchy="false">|</mo></mrow>'
+)
+_OF_XML = ("&lt;", "&gt;", "&amp;", "&quot;")
+
+
+def _as_character(entity: re.Match) -> str:
+    """The character an entity stands for, since only a browser knows its name."""
+    return entity[0] if entity[0] in _OF_XML else html.unescape(entity[0])
+
+
+def with_error(value: float, error: float) -> str:
+    """Return a number with the standard error of its last digits in parentheses.
+
+    Example:
+        >>> with_error(0.79432, 0.0123), with_error(-1234.5, 67.0), with_error(2.5e-7, 3e-9)
+        ('0.794(12)', '-1234(67)', '2.500(30)e-07')
+    """
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
+        return number_text(value, 4)
+    error = float(f"{error:.1e}")  # before its digits are counted: 0.0099996 has those of 0.010
+    size = math.floor(math.log10(max(abs(value), error)))
+    shift = size if not -4 <= size <= 5 else 0
+    decimals = max(0, 1 - math.floor(math.log10(error)) + shift)
+    if decimals > 12:  # so small an error says no more than the digits do
+        return number_text(value, 12)
+    shown = round(error / 10.0**shift * 10**decimals)
+    return f"{value / 10.0**shift:.{decimals}f}({shown})" + (f"e{shift:+03d}" if shift else "")
+
+
+def mathml(
+    program: Program,
+    *,
+    digits: int = 4,
+    errors: Mapping[float, float] | None = None,
+    width: int | None = None,
+    log_det: bool = True,
+) -> str:
+    """Return a program as one ``<math>`` element, an equation a row.
+
+    Args:
+        program: One direction of a model.
+        digits: Significant digits of a number.
+        errors: Standard error of a constant, by its absolute value; shown as ``0.794(12)``.
+        width: About how many characters wide a sum may be before it goes on in the next row; None for any width.
+        log_det: Whether the log-determinant has a row.
+
+    Example:
+        >>> x, z = sympy.symbols("x z", real=True)
+        >>> program = Program((x,), (), (), (2 * x,), sympy.log(2.0), output_symbols=(z,))
+        >>> "<mn>2</mn>" in mathml(program)
+        True
+    """
+    printer = _Printer(program.labels, digits, errors or {})
+    equations = [(printer.doprint(a.target), a.value) for a in program.assignments]
+    equations += [
+        (printer.doprint(symbol), value)
+        for symbol, value in zip(program.output_symbols, program.outputs, strict=True)
+    ]
+    if log_det:
+        equations.append((_DETERMINANT, program.log_det))
+    rows = "".join(_rows(target, value, printer, width) for target, value in equations)
+    return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable>{rows}</mtable></math>'
+
+
+def _rows(target: str, value: sympy.Expr, printer: _Printer, width: int | None) -> str:
+    left, right = ' style="text-align:right"', ' style="text-align:left"'
+    first, *others = _broken(value, printer, width)
+    rows = f"<mtr><mtd{left}>{target}</mtd><mtd><mo>=</mo></mtd><mtd{right}>{first}</mtd></mtr>"
+    return rows + "".join(f"<mtr><mtd></mtd><mtd></mtd><mtd{right}>{line}</mtd></mtr>" for line in others)
+
+
+def _broken(value: sympy.Expr, printer: _Printer, width: int | None) -> list[str]:
+    """The value, a long sum in several pieces."""
+    value = written_out(value)
+    whole = printer.doprint(value)
+    if width is None or not value.is_Add or _printed_width(whole) <= width:
+        return [whole]
+    groups: list[list[Any]] = [[]]
+    taken = 0
+    for term in printer._as_ordered_terms(value):
+        needed = _printed_width(printer.doprint(term)) + 3
+        if groups[-1] and taken + needed > width:
+            groups.append([])
+            taken = 0
+        groups[-1].append(term)
+        taken += needed
+    lines = [printer.doprint(g[0] if len(g) == 1 else sympy.Add(*g, evaluate=False)) for g in groups]
+    plus = "<mo>+</mo>"
+    return [
+        lines[0],
+        *(f"<mrow>{'' if _leads_with_minus(line) else plus}{line}</mrow>" for line in lines[1:]),
+    ]
+
+
+def _printed_width(markup: str) -> int:
+    return len(_plain(markup).replace(_INVISIBLE_TIMES, ""))
+
+
+def _leads_with_minus(markup: str) -> bool:
+    return _plain(markup)[:1] in ("-", "−")
+
+
+def _plain(markup: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", markup))

@@ -1,0 +1,141 @@
+"""Program: a map written as equations, one named intermediate after the other.
+
+This is the block form of an expression. It grows in proportion to the model, where the composed closed form
+may swell exponentially, and every other form (text, LaTeX, code) is made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import sympy
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One equation ``target = value``.
+
+    Args:
+        target: The name given.
+        value: An expression of inputs, conditions and earlier targets.
+        part: Which part of the model it belongs to, such as ``"standardise"`` or ``"block 1"``.
+        role: What it is in the paper's words (``"s1"``, ``"t1"``, ``"v1"``, ``"o2"``, ``"hidden"``, ``"guard"``, ...).
+
+    Example:
+        >>> x, v = sympy.symbols("x v", real=True)
+        >>> Assignment(v, 2 * x).value
+        2*x
+    """
+
+    target: sympy.Symbol
+    value: sympy.Expr
+    part: str = ""
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One direction of a bijection with its log-determinant, as a list of equations.
+
+    Args:
+        inputs: The variables that go in, in order.
+        conditions: The observations the equations read besides (conditional form), in order.
+        assignments: The equations, each reading only what stands before it.
+        outputs: What comes out, in order: expressions of inputs, conditions and targets.
+        log_det: Natural logarithm of the absolute Jacobian determinant of this direction.
+        bounds: For each output the limits it is held inside, ``None`` where open; empty when all are open.
+        output_symbols: The names the outputs go by, one each; no equation reads them.
+        labels: The user's own name of a symbol, where the symbol stands for one.
+
+    Example:
+        >>> x, v = sympy.symbols("x v", real=True)
+        >>> program = Program((x,), (), (Assignment(v, 2 * x),), (v + 1,), sympy.log(2))
+        >>> program.expressions, program.n_operations
+        ((2*x, v + 1, log(2)), 3)
+        >>> program.with_expressions((3 * x, v, sympy.log(3))).assignments[0].value
+        3*x
+    """
+
+    inputs: tuple[sympy.Symbol, ...]
+    conditions: tuple[sympy.Symbol, ...]
+    assignments: tuple[Assignment, ...]
+    outputs: tuple[sympy.Expr, ...]
+    log_det: sympy.Expr
+    bounds: tuple[tuple[float | None, float | None], ...] = ()
+    output_symbols: tuple[sympy.Symbol, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def n_operations(self) -> int:
+        """How many operations the equations take in all."""
+        return int(sum(sympy.count_ops(v) for v in self.expressions))
+
+    @property
+    def expressions(self) -> tuple[sympy.Expr, ...]:
+        """Every right-hand side: assignments, outputs, log-determinant."""
+        return (*(a.value for a in self.assignments), *self.outputs, self.log_det)
+
+    def with_expressions(self, expressions: tuple[sympy.Expr, ...]) -> Program:
+        """Return the same program with other right-hand sides, given in the order of ``expressions``."""
+        n = len(self.assignments)
+        return replace(
+            self,
+            assignments=tuple(
+                replace(a, value=v) for a, v in zip(self.assignments, expressions[:n], strict=True)
+            ),
+            outputs=expressions[n:-1],
+            log_det=expressions[-1],
+        )
+
+    def __str__(self) -> str:
+        from isr.equations.print.text import text
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        names = ", ".join(symbol.name for symbol in (*self.inputs, *self.conditions))
+        n = len(self.assignments) + len(self.outputs)
+        return f"<Program of {names}: {n} equations; print them to read them>"
+
+    def _repr_latex_(self) -> str:
+        from isr.equations.print.latex import latex
+
+        return latex(self)
+
+    def _repr_html_(self) -> str:
+        from isr.equations.print.listing import listing
+
+        return listing(self).section
+
+
+def replaced(expression: sympy.Expr, table: Mapping[Any, Any]) -> sympy.Expr:
+    """Return an expression with whatever ``table`` names exchanged."""
+    return cast(sympy.Expr, expression.xreplace(dict(table)))
+
+
+def without_dead_code(program: Program) -> Program:
+    """Return the program without equations that nothing reads, and without copies of outputs.
+
+    An intermediate that is read once, as an output itself, gives its value to that output.
+    """
+    kept, needed = [], set().union(*(e.free_symbols for e in (*program.outputs, program.log_det)))
+    readers: dict[sympy.Basic, int] = {}
+    for symbol in program.log_det.free_symbols:
+        readers[symbol] = 2  # the log-determinant is no place for a long value
+    for output in program.outputs:
+        for symbol in output.free_symbols:
+            readers[symbol] = readers.get(symbol, 0) + 1
+    for assignment in reversed(program.assignments):
+        if assignment.target in needed:
+            kept.append(assignment)
+            needed |= assignment.value.free_symbols
+            for symbol in assignment.value.free_symbols:
+                readers[symbol] = readers.get(symbol, 0) + 1
+    values = {a.target: a.value for a in kept if readers[a.target] == 1 and a.target in program.outputs}
+    return replace(
+        program,
+        assignments=tuple(a for a in reversed(kept) if a.target not in values),
+        outputs=tuple(values.get(output, output) for output in program.outputs),
+    )

@@ -1,0 +1,232 @@
+"""Simplification: fewer digits, fewer terms, within a stated error.
+
+Every step is tried on rows and kept only if all outputs and the log-determinant still agree with the original ones.
+The error is relative: the change of a value over its size or, where that is larger, the spread of its column; for
+the log-determinant over one nat at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import sympy
+from jaxtyping import Float
+
+from isr.equations.evaluate import compile_numpy, evaluate
+from isr.equations.print.text import number_text
+from isr.equations.program import Program, replaced, without_dead_code
+from isr.equations.writer import folded, number
+
+# Beyond this many constants, one number of digits serves all: trying each would take minutes.
+MOST_CONSTANTS_ONE_BY_ONE = 200
+# SymPy's own simplification is worth its time on so many expressions of this size.
+MOST_REWRITTEN = 60
+LARGEST_REWRITTEN = 30
+
+
+def simplify(
+    program: Program,
+    budget: float = 1e-3,
+    rows: Float[np.ndarray, "n inputs"] | None = None,
+    y: Float[np.ndarray, "n conditions"] | None = None,
+    *,
+    collapse_guards: bool = False,
+) -> tuple[Program, float]:
+    """Return a shorter program and the error it makes, at most ``budget`` on the rows.
+
+    Args:
+        program: One direction of a model.
+        budget: Largest relative change allowed.
+        rows: Inputs to judge by; 1,000 normal draws when left out.
+        y: Conditions to judge by, likewise.
+        collapse_guards: Whether limits (Min, Max) that never act on the rows may go. Off the rows values then differ.
+
+    Example:
+        >>> x, z = sympy.symbols("x z", real=True)
+        >>> program = Program((x,), (), (), (0.50003 * x + 1e-7 * x**2,), sympy.log(0.50003), output_symbols=(z,))
+        >>> shorter, error = simplify(program, 1e-3)
+        >>> shorter.outputs[0]
+        0.5*x
+        >>> error < 1e-3
+        True
+    """
+    if not 0 < budget < 1:
+        raise ValueError(f"the budget is a relative error between 0 and 1, got {budget!r}")
+    judge = _Judge.of(program, rows, y)
+    best = program
+    if collapse_guards:
+        best = judge.better(best, _without_idle_guards(best, judge), budget)
+    best = judge.better(best, _shorter_constants(best, judge, budget), budget)
+    if len(best.assignments) <= MOST_REWRITTEN:
+        for rewrite in (sympy.expand, sympy.simplify):
+            best = judge.better(best, _rewritten(best, rewrite), budget)
+    return best, judge.error(best)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """The rows, and the values that must be kept there."""
+
+    rows: np.ndarray
+    y: np.ndarray | None
+    expected: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, program: Program, rows: np.ndarray | None, y: np.ndarray | None) -> _Judge:
+        rng = np.random.default_rng(0)
+        if rows is None:
+            rows = rng.normal(size=(1000, len(program.inputs)))
+        rows = np.asarray(rows, np.float64)
+        if program.conditions and y is None:
+            y = rng.normal(size=(len(rows), len(program.conditions)))
+        y = y if program.conditions else None
+        outputs, log_det = evaluate(program, rows, y)
+        expected = np.column_stack([outputs, log_det])
+        if not np.all(np.isfinite(expected)):
+            raise ValueError("the equations are not finite on these rows; give rows like the data")
+        spread = np.std(expected, axis=0)
+        spread[:-1] = np.where(spread[:-1] > 0, spread[:-1], np.finfo(float).tiny)
+        spread[-1] = max(spread[-1], 1.0)
+        return cls(rows, y, expected, np.maximum(np.abs(expected), spread))
+
+    def error(self, program: Program, function: Callable | None = None, parameters: tuple = ()) -> float:
+        outputs, log_det = evaluate(program, self.rows, self.y, function=function, parameters=parameters)
+        with np.errstate(all="ignore"):
+            error = np.max(np.abs(np.column_stack([outputs, log_det]) - self.expected) / self.scale)
+        return float(error) if np.isfinite(error) else float("inf")
+
+    def better(self, old: Program, new: Program, budget: float) -> Program:
+        """Return ``new`` if its values still agree, else ``old``."""
+        return new if new is not old and self.error(new) <= budget else old
+
+
+def _shorter_constants(program: Program, judge: _Judge, budget: float) -> Program:
+    """Each constant with the fewest digits, none at all where its term may go."""
+    opened, symbols, values = _open(program)
+    if not symbols:
+        return program
+    function = compile_numpy(opened, symbols)
+
+    def fits(trial: list[float], limit: float) -> bool:
+        return judge.error(opened, function, tuple(trial)) <= limit
+
+    if len(symbols) > MOST_CONSTANTS_ONE_BY_ONE:
+        for digits in range(1, 16):
+            trial = [float(number_text(v, digits)) for v in values]
+            if fits(trial, budget):
+                return _closed(opened, symbols, trial)
+        return program
+    current = list(values)
+    # Small ones first: they are the likeliest to go. Each may use up its share of the budget and what others left.
+    for step, index in enumerate(sorted(range(len(values)), key=lambda i: abs(values[i]))):
+        limit = budget * (step + 1) / len(values)
+        for candidate in _candidates(values[index]):
+            trial = [*current[:index], candidate, *current[index + 1 :]]
+            if fits(trial, limit):
+                current = trial
+                break
+    return _closed(opened, symbols, current)
+
+
+def _candidates(value: float) -> list[float]:
+    """What a constant may become, the shortest first."""
+    return [0.0, *(float(number_text(value, digits)) for digits in range(1, 16))]
+
+
+def _open(program: Program) -> tuple[Program, tuple[sympy.Symbol, ...], list[float]]:
+    """The program with a symbol in place of every number with a fraction; equal numbers share one."""
+    numbers = sorted(set().union(*(e.atoms(sympy.Float) for e in program.expressions)))
+    symbols = tuple(sympy.Dummy(f"c{i}", real=True) for i in range(len(numbers)))
+    table = dict(zip(numbers, symbols, strict=True))
+    return _replaced(program, table), symbols, [float(n) for n in numbers]
+
+
+def _closed(program: Program, symbols: tuple[sympy.Symbol, ...], values: list[float]) -> Program:
+    table = {s: number(v) for s, v in zip(symbols, values, strict=True)}
+    return tidied(_replaced(program, table))
+
+
+def _replaced(program: Program, table: dict) -> Program:
+    return program.with_expressions(tuple(replaced(e, table) for e in program.expressions))
+
+
+def tidied(program: Program) -> Program:
+    """Return a program whose constant and copied intermediates are put where they are read."""
+    known: dict[sympy.Basic, sympy.Expr] = {}
+    kept = []
+    for assignment in program.assignments:
+        value = folded(replaced(assignment.value, known))
+        if value.is_number or value.is_Symbol:
+            known[assignment.target] = value
+        else:
+            kept.append((assignment, value))
+    shorter = replace(
+        program,
+        assignments=tuple(replace(a, value=value) for a, value in kept),
+        outputs=tuple(folded(replaced(e, known)) for e in program.outputs),
+        log_det=replaced(program.log_det, known),
+    )
+    return without_dead_code(shorter)
+
+
+def _without_idle_guards(program: Program, judge: _Judge) -> Program:
+    """The program without limits that no row reaches."""
+    limits = sorted(
+        {e for value in program.expressions for e in value.atoms(sympy.Min, sympy.Max) if _is_limit(e)},
+        key=lambda e: (e.count_ops(), str(e)),
+    )
+    if not limits:
+        return program
+    probe = Program(
+        program.inputs,
+        program.conditions,
+        program.assignments,
+        tuple(_inner(e) for e in limits),
+        sympy.S.Zero,
+    )
+    reached, _ = evaluate(probe, judge.rows, judge.y)
+    idle = set()
+    for limit, column in zip(limits, reached.T, strict=True):
+        bound = float(_bound(limit))
+        if np.all(column < bound) if isinstance(limit, sympy.Min) else np.all(column > bound):
+            idle.add(limit)
+
+    def stripped(e: Any) -> Any:
+        if not e.has(sympy.Min, sympy.Max):
+            return e
+        if e in idle:
+            return stripped(_inner(e))
+        return e.func(*(stripped(a) for a in e.args))
+
+    return tidied(program.with_expressions(tuple(stripped(e) for e in program.expressions)))
+
+
+def _is_limit(e: Any) -> bool:
+    return len(e.args) == 2 and sum(bool(a.is_number) for a in e.args) == 1
+
+
+def _inner(e: Any) -> sympy.Expr:
+    return next(a for a in e.args if not a.is_number)
+
+
+def _bound(e: Any) -> sympy.Expr:
+    return next(a for a in e.args if a.is_number)
+
+
+def _rewritten(program: Program, rewrite: Callable) -> Program:
+    """The program with each small expression rewritten where that makes it shorter."""
+
+    def shorter(e: sympy.Expr) -> sympy.Expr:
+        size = e.count_ops()
+        if not 1 < size <= LARGEST_REWRITTEN or e.has(sympy.Piecewise):
+            return e
+        new = rewrite(e)
+        return new if new.count_ops() < size else e
+
+    values = program.expressions
+    new = tuple(shorter(e) for e in values)
+    return program if new == values else tidied(program.with_expressions(new))

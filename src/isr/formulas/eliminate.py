@@ -1,0 +1,136 @@
+"""Elimination: constants cut a few at a time, the least missed first, the rest refitted each time.
+
+What a constant is worth is read off the Hessian (optimal brain surgeon: ``theta^2 / (2 H^-1_ii)``), updated in closed
+form as constants go; the actual cost after the refit decides. The path from full to empty is the
+accuracy-complexity front of one structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from isr.formulas.refit import Fit
+
+
+class Cut(NamedTuple):
+    """One point of the path.
+
+    Attributes:
+        theta: The constants, zero where cut.
+        loss: Mean loss on the training rows.
+        free: Indices of the constants left.
+    """
+
+    theta: np.ndarray
+    loss: float
+    free: np.ndarray
+
+
+# Constants may go together while the quadratic model predicts a cost below so many nats over all rows.
+BULK_NATS = 0.5
+# A bulk cut that really costs more than this is taken back and tried smaller.
+ACTUAL_NATS = 2.0
+
+
+def eliminate(
+    fit: Fit,
+    theta: np.ndarray,
+    *,
+    n_candidates: int = 3,
+    stop_nats: float = 0.3,
+    singly: bool = True,
+    should_stop: Callable[[], bool] = bool,
+) -> list[Cut]:
+    """Return the path of ever fewer constants, the converged start first.
+
+    Args:
+        fit: The loss.
+        theta: Starting constants; zeros stay zero.
+        n_candidates: How many of the least missed constants are tried where cutting the first one costs.
+        stop_nats: The path ends where one more cut costs so many nats a row.
+        singly: Whether to go on one by one where nothing more can go for free.
+        should_stop: Asked before every cut; the path ends there when it says so.
+    """
+    theta, loss = fit.converge(theta, np.flatnonzero(theta), max_iterations=20)
+    path = [Cut(theta, loss, np.flatnonzero(theta))]
+    while len(path[-1].free) and not should_stop():
+        cut = _bulk(fit, path[-1])
+        if cut is None and not singly:
+            break
+        cut = cut or _single(fit, path[-1], n_candidates)
+        if fit.nats(cut.loss) - fit.nats(path[-1].loss) > stop_nats:
+            break
+        path.append(cut)
+    return path
+
+
+def _bulk(fit: Fit, here: Cut) -> Cut | None:
+    """Return a cut of several constants at once that costs next to nothing, if there is one."""
+    order, costs, guesses = _plan(fit, here)
+    budget = BULK_NATS / fit.n_rows
+    n = min(int(np.sum(np.cumsum(costs) < budget)), max(2, len(here.free) // 3))
+    while n > 1:
+        cut = _without(fit, here, order[:n], guesses[n - 1])
+        if fit.nats(cut.loss) - fit.nats(here.loss) < ACTUAL_NATS / fit.n_rows:
+            return cut
+        n //= 2
+    return None
+
+
+def _single(fit: Fit, here: Cut, n_candidates: int) -> Cut:
+    hessian = _regular(fit.hessian(here.theta, here.free, fast=True))
+    inverse = np.linalg.inv(hessian)
+    worth = here.theta[here.free] ** 2 / (2 * np.diag(inverse))
+    best: Cut | None = None
+    for place in np.argsort(worth)[:n_candidates]:
+        move = -inverse[:, place] * here.theta[here.free[place]] / inverse[place, place]
+        guess = here.theta.copy()
+        guess[here.free] += move
+        cut = _without(fit, here, here.free[[place]], guess)
+        if best is None or cut.loss < best.loss:
+            best = cut
+        if fit.nats(cut.loss) - fit.nats(here.loss) < BULK_NATS / fit.n_rows:
+            break
+    assert best is not None
+    return best
+
+
+def _plan(fit: Fit, here: Cut) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Return the order in which the quadratic model lets constants go, each one's cost and where the rest moves."""
+    inverse = np.linalg.inv(_regular(fit.hessian(here.theta, here.free, fast=True)))
+    values, alive = here.theta[here.free].copy(), np.ones(len(here.free), bool)
+    order, costs, guesses = [], [], []
+    for _ in range(len(here.free)):
+        worth = np.where(alive, values**2 / (2 * np.maximum(np.diag(inverse), 1e-300)), np.inf)
+        place = int(np.argmin(worth))
+        column = inverse[:, place] / inverse[place, place]
+        values = values - column * values[place]
+        inverse = inverse - np.outer(column, inverse[place])
+        alive[place] = False
+        values[~alive] = 0.0
+        guess = here.theta.copy()
+        guess[here.free] = values
+        order.append(here.free[place])
+        costs.append(worth[place])
+        guesses.append(guess)
+    return np.array(order), np.array(costs), guesses
+
+
+def _regular(hessian: np.ndarray) -> np.ndarray:
+    """Return the matrix with its small and negative eigenvalues raised, so that it has an inverse."""
+    if not np.all(np.isfinite(hessian)):
+        return np.eye(len(hessian))
+    values, vectors = np.linalg.eigh(hessian)
+    return (vectors * np.maximum(values, 1e-9 * max(values.max(), 1e-30))) @ vectors.T
+
+
+def _without(fit: Fit, here: Cut, gone: np.ndarray, guess: np.ndarray) -> Cut:
+    left = np.setdiff1d(here.free, gone)
+    plain, moved = here.theta.copy(), guess.copy()
+    plain[gone] = moved[gone] = 0.0
+    start = moved if fit.loss(moved) < fit.loss(plain) else plain
+    found, loss = fit.converge(start, left, max_iterations=5, fast=True)
+    return Cut(found, loss, left)

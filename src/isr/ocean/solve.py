@@ -1,0 +1,256 @@
+"""All modes of one column at one frequency: brackets, Newton on the phase, and Richardson extrapolation.
+
+The status codes are returned rather than raised, so that one bad environment does not stop a batch.
+"""
+
+import numpy as np
+from numba import njit
+
+from isr.ocean.mesh import (
+    BOTTOM,
+    DENSITY,
+    SPEED_BOTTOM,
+    SPEED_TOP,
+    TOP,
+    assemble,
+    complex_k2,
+    cut_column,
+)
+from isr.ocean.sturm import System, phases, shapes
+
+OK, NO_MODES, COARSE_MESH, NOT_CONVERGED = range(4)
+# Phase error (rad) at which Newton hands over to inverse iteration, which squares what is left.
+_PHASE_TOLERANCE = 1e-3
+_MAX_ITERATIONS = 80
+
+
+@njit(cache=True, nogil=True)
+def lagrange_weights(nodes, at):
+    """Return the weights that extrapolate values at ``nodes`` to ``at``."""
+    weights = np.ones(len(nodes))
+    for i in range(len(nodes)):
+        for j in range(len(nodes)):
+            if j != i:
+                weights[i] *= (at - nodes[j]) / (nodes[i] - nodes[j])
+    return weights
+
+
+@njit(cache=True, nogil=True)
+def _slowest_boundary(intervals):
+    best, boundary, density = np.inf, 0, 1.0
+    for i in range(len(intervals)):
+        if intervals[i, SPEED_TOP] < best:
+            best, boundary, density = intervals[i, SPEED_TOP], i, intervals[i, DENSITY]
+        if intervals[i, SPEED_BOTTOM] < best:
+            best, boundary, density = intervals[i, SPEED_BOTTOM], i + 1, intervals[i, DENSITY]
+    return best, boundary, density
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _bracket(x, phase, derivative, first, low, high, guess):
+    """Bracket modes ``first``, ``first + 1``, ... in a table of phases and guess them by inverse interpolation.
+
+    ``x`` is the vertical wavenumber at the slowest depth, sqrt(k2_max - lam), in which the phase is almost linear.
+    """
+    t = 0
+    for m in range(len(guess)):
+        target = np.pi * (first + m)
+        while phase[t] < target:
+            t += 1
+        x0, y0, s0 = (
+            (0.0, 0.0, 0.0) if t == 0 else (x[t - 1], phase[t - 1], -2 * x[t - 1] * derivative[t - 1])
+        )
+        x1, y1, s1 = x[t], phase[t], -2 * x[t] * derivative[t]
+        u = (target - y0) / (y1 - y0)
+        value = x0 + u * (x1 - x0)
+        if t > 0 and s0 > 0 and s1 > 0:
+            rise = y1 - y0
+            value = (
+                x0 * (1 + 2 * u) * (1 - u) ** 2
+                + x1 * u**2 * (3 - 2 * u)
+                + rise * (u * (1 - u) ** 2 / s0 - u**2 * (1 - u) / s1)
+            )
+        if not x0 < value < x1:
+            value = 0.5 * (x0 + x1)
+        low[m], high[m], guess[m] = x0, x1, value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _newton(system, low, high, x):
+    """Refine ``x`` until every phase is the wanted multiple of pi; bisect where Newton leaves its bracket."""
+    n = len(x)
+    lam, phase, derivative = np.empty(n), np.empty(n), np.empty(n)
+    previous = np.full(n, np.inf)
+    for _ in range(_MAX_ITERATIONS):
+        for i in range(n):
+            lam[i] = system.k2_max - x[i] ** 2
+        phases(system, lam, phase, derivative)
+        worst = 0.0
+        for i in range(n):
+            miss = np.pi * (i + 1) - phase[i]
+            if miss > 0:
+                low[i] = x[i]
+            else:
+                high[i] = x[i]
+            narrow = high[i] - low[i] < 1e-14 * system.k2_max / max(x[i], 1e-7)
+            if not narrow:
+                worst = max(worst, abs(miss))
+            value = x[i] - 0.5 * miss / (x[i] * derivative[i])
+            close = abs(miss) < _PHASE_TOLERANCE
+            if not low[i] < value < high[i]:
+                value = x[i] if close else 0.5 * (low[i] + high[i])
+            elif abs(miss) > 0.5 * previous[i] and not close:
+                value = 0.5 * (low[i] + high[i])
+            previous[i] = abs(miss)
+            x[i] = value
+        if worst < _PHASE_TOLERANCE:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _first_guess(system, intervals, omega, lam_count):
+    """Count the modes above ``lam_count`` and bracket them in a table of phases, about two modes to an entry."""
+    total = 0.0
+    for i in range(len(intervals)):
+        c = 0.5 * (intervals[i, SPEED_TOP] + intervals[i, SPEED_BOTTOM])
+        total += (intervals[i, BOTTOM] - intervals[i, TOP]) * np.sqrt(max((omega / c) ** 2 - lam_count, 0.0))
+    n_table = 8 * (1 + int(0.5 * total / np.pi) // 8)
+    x, lam, phase, derivative = np.empty(n_table), np.empty(n_table), np.empty(n_table), np.empty(n_table)
+    for i in range(n_table):
+        x[i] = np.sqrt(system.k2_max - lam_count) * (i + 1) / n_table
+        lam[i] = system.k2_max - x[i] ** 2
+    phases(system, lam, phase, derivative)
+    n_modes = int(phase[-1] / np.pi)
+    low, high, guess = np.empty(n_modes), np.empty(n_modes), np.empty(n_modes)
+    _bracket(x, phase, derivative, 1, low, high, guess)
+    return n_modes, low, high, guess
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _next_guess(system, mesh_size, level, values, n_modes):
+    """Predict the modes on the next mesh: from the error estimate of the first, then by extrapolation in h^2."""
+    weights = lagrange_weights(mesh_size[:level], mesh_size[level])
+    low, high, guess = np.zeros(n_modes), np.empty(n_modes), np.empty(n_modes)
+    limit = np.sqrt(system.k2_max - system.closing_k2)
+    for m in range(n_modes):
+        lam = values[0, 0, m] - values[0, 2, m] * (1 - mesh_size[1] / mesh_size[0])
+        if level > 1:
+            lam = 0.0
+            for i in range(level):
+                lam += weights[i] * values[i, 0, m]
+        high[m] = limit
+        guess[m] = min(np.sqrt(max(system.k2_max - lam, 1e-12 * system.k2_max)), limit * (1 - 1e-9))
+    return low, high, guess
+
+
+@njit(cache=True, nogil=True)
+def _extrapolate(values, psi, weights, real, imaginary, shape):
+    for level in range(len(weights)):
+        for m in range(len(real)):
+            real[m] += weights[level] * values[level, 0, m]
+            imaginary[m] += weights[level] * values[level, 1, m]
+            for s in range(shape.shape[1]):
+                shape[m, s] += weights[level] * psi[level, m, s]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_column(
+    pieces,
+    halfspace,
+    samples,
+    frequency,
+    slowest_phase,
+    fastest_phase,
+    points_per_wavelength,
+    refinements,
+    nepers,
+):
+    """Return the modes of one column at one frequency.
+
+    Returns:
+        Status, real and imaginary part of k_r^2 (n_modes), psi at the samples (n_modes, n_samples), and the largest
+        correction of k_r^2 made by the extrapolation in units of the mode spacing.
+    """
+    omega = 2 * np.pi * frequency
+    empty = np.empty(0), np.empty(0), np.empty((0, len(samples)))
+    lam_low = max((omega / fastest_phase) ** 2, (omega / halfspace[0]) ** 2)
+    intervals, cells, closing, boundary, below = cut_column(
+        pieces, halfspace, samples, omega, lam_low, points_per_wavelength, nepers
+    )
+    c_min, slow_boundary, density = _slowest_boundary(intervals)
+    k2_max = (omega / c_min) ** 2
+    closing_k2, closing_loss = complex_k2(closing[0], closing[2], closing[3], closing[4], omega)
+    # Modes just past the limit on a coarse mesh may come inside after extrapolation.
+    lam_count = max(lam_low - 0.02 * (k2_max - lam_low), closing_k2 + 1e-9 * k2_max)
+    at_cutoff = lam_count <= closing_k2 + 2e-9 * k2_max
+    if lam_count >= k2_max:
+        return NO_MODES, *empty, 0.0
+    starts = np.zeros(len(cells) + 1, dtype=np.int64)
+    for i in range(len(cells)):
+        starts[i + 1] = starts[i] + cells[i]
+    n_meshes, n_modes = len(refinements), 0
+    mesh_size, nodes = np.empty(n_meshes), np.empty(len(samples), dtype=np.int64)
+    for level in range(n_meshes):
+        mesh_size[level] = 1.0 / float(refinements[level]) ** 2
+    values, psi = np.empty((n_meshes, 3, 0)), np.empty((n_meshes, 0, len(samples)))
+    for level in range(n_meshes):
+        refinement = refinements[level]
+        alpha, beta, scale, lossy, curvature, mean_k2 = assemble(intervals, cells, refinement, omega)
+        node = min(max(starts[slow_boundary] * refinement, 1), len(alpha) - 2)
+        admittance = scale[-1] ** 2 / closing[1]
+        system = System(
+            alpha,
+            beta,
+            scale,
+            lossy,
+            curvature,
+            mean_k2,
+            node,
+            density,
+            k2_max,
+            admittance,
+            closing_k2,
+            closing_loss,
+        )
+        if level == 0:
+            n_modes, low, high, guess = _first_guess(system, intervals, omega, lam_count)
+            values, psi = np.empty((n_meshes, 3, n_modes)), np.empty((n_meshes, n_modes, len(samples)))
+        else:
+            if at_cutoff:  # the last mode may not exist on this mesh
+                edge, turns, slope = np.empty(1), np.empty(1), np.empty(1)
+                edge[0] = lam_count
+                phases(system, edge, turns, slope)
+                n_modes = min(n_modes, int(turns[0] / np.pi))
+            low, high, guess = _next_guess(system, mesh_size, level, values, n_modes)
+        if n_modes == 0:
+            return NO_MODES, *empty, 0.0
+        if not _newton(system, low, high, guess):
+            return NOT_CONVERGED, *empty, 0.0
+        for s in range(len(samples)):
+            nodes[s] = starts[boundary[s]] * refinement
+        for m in range(n_modes):
+            guess[m] = k2_max - guess[m] ** 2
+        into = values[level]
+        shapes(system, guess, nodes, below, psi[level], into[0], into[1], into[2])
+    weights = lagrange_weights(mesh_size, 0.0)
+    real, imaginary = np.zeros(n_modes), np.zeros(n_modes)
+    shape = np.zeros((n_modes, len(samples)))
+    _extrapolate(values, psi, weights, real, imaginary, shape)
+    correction = 0.0
+    for m in range(n_modes):
+        gap = k2_max - real[m] if m == 0 else real[m - 1] - real[m]
+        if gap <= 0:
+            return COARSE_MESH, *empty, np.inf
+        if n_meshes > 1:
+            correction = max(correction, abs(real[m] - values[n_meshes - 1, 0, m]) / gap)
+    if correction > 0.5:
+        return COARSE_MESH, *empty, correction
+    first, last = 0, n_modes
+    while first < n_modes and slowest_phase > 0 and real[first] > (omega / slowest_phase) ** 2:
+        first += 1
+    while last > first and real[last - 1] <= lam_low:
+        last -= 1
+    if last == first:
+        return NO_MODES, *empty, correction
+    return OK, real[first:last], imaginary[first:last], shape[first:last], correction

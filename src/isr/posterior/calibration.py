@@ -1,0 +1,271 @@
+"""Is a posterior honest? Rank statistics, coverage and TARP, each with a test.
+
+Every check takes the same arrays: ``truths`` ``(n, dim)``, drawn from the prior, and ``samples`` ``(n, m, dim)``, the
+``m`` posterior draws for the observation simulated from each truth. :mod:`isr.posterior.calibration_plots` draws them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+from scipy import stats
+
+LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
+"""Default credible levels of coverage curves."""
+
+
+def sbc_ranks(truths: ArrayLike, samples: ArrayLike, *, random_state: int = 0) -> Int[np.ndarray, "n dim"]:
+    """Return how many of the ``m`` draws lie below each truth: uniform on 0…m when the posterior is right.
+
+    Ties, as discrete parameters give, are broken at random.
+
+    Example:
+        >>> sbc_ranks([[0.5]], [[[0.0], [1.0], [0.2]]]).tolist()
+        [[2]]
+    """
+    truths, samples = _check(truths, samples)
+    below = np.sum(samples < truths[:, None], axis=1)
+    ties = np.sum(samples == truths[:, None], axis=1)
+    return below + np.random.default_rng(random_state).integers(0, ties + 1)
+
+
+def _check(truths: ArrayLike, samples: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    truths, samples = np.asarray(truths, dtype=float), np.asarray(samples, dtype=float)
+    if truths.ndim != 2 or samples.ndim != 3 or samples.shape[::2] != truths.shape:
+        raise ValueError(
+            f"truths must be (n, dim) and samples (n, m, dim), got {truths.shape} and {samples.shape}"
+        )
+    if not np.all(np.isfinite(samples)):
+        bad = int(np.sum(~np.isfinite(samples).all(axis=-1)))
+        raise ValueError(f"{bad} posterior draws are not finite; calibration needs all of them")
+    return truths, samples
+
+
+def uniformity(
+    ranks: ArrayLike,
+    n_draws: int,
+    *,
+    n_bins: int = 20,
+    names: Sequence[str] | None = None,
+    random_state: int = 0,
+) -> pd.DataFrame:
+    """Return p-values of rank uniformity, one row a parameter: χ² over bins and Kolmogorov–Smirnov.
+
+    Args:
+        ranks: From :func:`sbc_ranks`.
+        n_draws: Posterior draws per truth, ``m``.
+        n_bins: Bins of the χ² test.
+        names: Of the parameters.
+        random_state: Seed of the jitter that spreads each rank over its step.
+
+    Example:
+        >>> ranks = np.arange(1000)[:, None] % 100
+        >>> bool((uniformity(ranks, 99, names=["depth"]) > 0.9).all(axis=None))
+        True
+    """
+    position = _positions(ranks, n_draws, random_state)
+    expected = len(position) / n_bins
+    rows = []
+    for column in position.T:
+        counts = np.histogram(column, bins=n_bins, range=(0, 1))[0]
+        chi2 = stats.chi2.sf(np.sum((counts - expected) ** 2) / expected, n_bins - 1)
+        rows.append({"chi2": float(chi2), "ks": float(stats.kstest(column, "uniform").pvalue)})
+    return pd.DataFrame(rows, index=pd.Index(names or [f"x{i}" for i in range(len(rows))], name="parameter"))
+
+
+def _positions(ranks: ArrayLike, n_draws: int, seed: int) -> np.ndarray:
+    ranks = np.atleast_2d(np.asarray(ranks).T).T
+    return (ranks + np.random.default_rng(seed).uniform(size=ranks.shape)) / (n_draws + 1)
+
+
+def ecdf_band(
+    n: int, grid: ArrayLike, *, prob: float = 0.95, n_simulations: int = 2000, random_state: int = 0
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """Return the simultaneous band within which the ECDF of ``n`` uniforms stays everywhere with probability ``prob``.
+
+    Pointwise binomial limits at a level found by simulation (Säilynoja, Bürkner and Vehtari 2022).
+
+    Args:
+        n: Number of values, that is of truths.
+        grid: Points in (0, 1).
+        prob: Probability of staying inside on the whole grid.
+        n_simulations: Simulated ECDFs.
+        random_state: Seed.
+
+    Example:
+        >>> low, high = ecdf_band(100, [0.5])
+        >>> bool(0.3 < low[0] < 0.5 < high[0] < 0.7)
+        True
+    """
+    grid = np.asarray(grid, dtype=float)
+    rng = np.random.default_rng(random_state)
+    # Counts per grid cell are multinomial, so their running sums are ECDFs on the grid.
+    cells = np.diff(np.concatenate([[0.0], grid, [1.0]]))
+    counts = np.cumsum(rng.multinomial(n, cells, size=n_simulations), axis=1)[:, :-1]
+    tail = np.minimum(stats.binom.cdf(counts, n, grid), stats.binom.sf(counts - 1, n, grid))
+    gamma = np.quantile(tail.min(axis=1), 1 - prob)
+    return stats.binom.ppf(gamma, n, grid) / n, stats.binom.ppf(1 - gamma, n, grid) / n
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Expected coverage: how often a credible region of each level holds the truth.
+
+    Args:
+        levels: Credible levels.
+        coverage: Share of truths inside, ``(levels,)`` or ``(levels, dim)``.
+        p_value: Kolmogorov–Smirnov test against exact coverage, a scalar or one a parameter.
+        n: Number of truths.
+    """
+
+    levels: Float[np.ndarray, " k"]
+    coverage: Float[np.ndarray, "k ..."]
+    p_value: Float[np.ndarray, "..."]
+    n: int
+
+
+def marginal_coverage(
+    truths: ArrayLike, samples: ArrayLike, *, levels: Sequence[float] = LEVELS, random_state: int = 0
+) -> Coverage:
+    """Return the coverage of central intervals, parameter by parameter.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> found = marginal_coverage(rng.normal(size=(500, 1)), rng.normal(size=(500, 99, 1)), levels=[0.5])
+        >>> bool(0.45 < found.coverage[0, 0] < 0.55)
+        True
+    """
+    truths, samples = _check(truths, samples)
+    position = _positions(sbc_ranks(truths, samples), samples.shape[1], random_state)
+    return _coverage(np.abs(2 * position - 1), levels)
+
+
+def joint_coverage(
+    log_prob_truths: ArrayLike,
+    log_prob_samples: ArrayLike,
+    *,
+    levels: Sequence[float] = LEVELS,
+    random_state: int = 0,
+) -> Coverage:
+    """Return the coverage of highest-density regions.
+
+    Args:
+        log_prob_truths: Model log density of each truth given its observation, ``(n,)``.
+        log_prob_samples: Model log density of each of its draws, ``(n, m)``.
+        levels: Credible levels.
+        random_state: Seed of the jitter.
+
+    Example:
+        >>> truths, draws = np.random.default_rng(0).normal(size=(2, 500, 99))
+        >>> bool(0.45 < joint_coverage(-(truths[:, 0] ** 2), -(draws**2), levels=[0.5]).coverage[0] < 0.55)
+        True
+    """
+    truth, draws = np.asarray(log_prob_truths, dtype=float), np.asarray(log_prob_samples, dtype=float)
+    if truth.ndim != 1 or draws.shape[:1] != truth.shape or draws.ndim != 2:
+        raise ValueError(f"log densities must be (n,) and (n, m), got {truth.shape} and {draws.shape}")
+    # A truth lies within its region of content α when a share of at most α of the draws is denser.
+    denser = np.sum(draws > truth[:, None], axis=1)
+    return _coverage(_positions(denser, draws.shape[1], random_state)[:, 0], levels)
+
+
+def _coverage(content: np.ndarray, levels: Sequence[float]) -> Coverage:
+    """From the smallest content that holds each truth, uniform when calibrated."""
+    level = np.asarray(levels, dtype=float)
+    inside = content[None] <= level.reshape(-1, *([1] * content.ndim))
+    p_value = np.apply_along_axis(lambda c: stats.kstest(c, "uniform").pvalue, 0, content)
+    return Coverage(level, inside.mean(axis=1), np.asarray(p_value), len(content))
+
+
+@dataclass(frozen=True)
+class Tarp:
+    """Tests of accuracy with random points (Lemos et al. 2023).
+
+    Args:
+        levels: Credible levels.
+        coverage: Expected coverage at each level; equal to it for a right posterior.
+        p_value: Kolmogorov–Smirnov test of the contents against uniform.
+        area: Signed area between curve and diagonal above one half; positive: too wide, negative: too narrow.
+        n: Number of truths.
+    """
+
+    levels: Float[np.ndarray, " k"]
+    coverage: Float[np.ndarray, " k"]
+    p_value: float
+    area: float
+    n: int
+
+
+def tarp(
+    truths: ArrayLike,
+    samples: ArrayLike,
+    *,
+    references: ArrayLike | None = None,
+    n_levels: int = 50,
+    random_state: int = 0,
+) -> Tarp:
+    """Return expected coverage of balls about random points that reach just to the truth.
+
+    Unlike ranks, it sees all parameters at once. Distances are Euclidean after scaling each parameter by the spread of
+    the truths.
+
+    Args:
+        truths: ``(n, dim)``.
+        samples: ``(n, m, dim)``.
+        references: Ball centres ``(n, dim)``; may depend on the observation but not on the truth. Uniform over the box
+            of the truths where not given.
+        n_levels: Points of the curve.
+        random_state: Seed.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> tarp(rng.normal(size=(300, 2)), 0.3 * rng.normal(size=(300, 99, 2))).p_value < 0.001  # too narrow
+        True
+    """
+    truths, samples = _check(truths, samples)
+    rng = np.random.default_rng(random_state)
+    low, high = truths.min(axis=0), truths.max(axis=0)
+    centres = (
+        rng.uniform(low, high, truths.shape) if references is None else np.asarray(references, dtype=float)
+    )
+    scale = np.where(truths.std(axis=0) > 0, truths.std(axis=0), 1.0)
+    reach = np.linalg.norm((truths - centres) / scale, axis=-1)
+    distance = np.linalg.norm((samples - centres[:, None]) / scale, axis=-1)
+    nearer = np.sum(distance < reach[:, None], axis=1)
+    content = _positions(nearer, samples.shape[1], random_state + 1)[:, 0]
+    levels = np.linspace(0, 1, n_levels + 1)
+    coverage = np.searchsorted(np.sort(content), levels, side="right") / len(content)
+    upper = levels >= 0.5
+    area = float(np.trapezoid((coverage - levels)[upper], levels[upper]))
+    return Tarp(levels, coverage, float(stats.kstest(content, "uniform").pvalue), area, len(content))
+
+
+def check_calibration(
+    truths: ArrayLike, samples: ArrayLike, *, names: Sequence[str] | None = None, random_state: int = 0
+) -> pd.DataFrame:
+    """Return one row a test with its p-value, and ``passed`` at 5 % after Holm's correction for their number.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> shift = rng.normal(size=(300, 1, 2))
+        >>> truths, samples = (shift + rng.normal(size=(300, 100, 2)))[:, 0], shift + rng.normal(size=(300, 99, 2))
+        >>> bool(check_calibration(truths, samples)["passed"].all())
+        True
+    """
+    truths, samples = _check(truths, samples)
+    frame = uniformity(sbc_ranks(truths, samples), samples.shape[1], names=names, random_state=random_state)
+    rows = [
+        {"test": f"sbc {kind}", "parameter": p, "p_value": frame.loc[p, kind]}
+        for p in frame.index
+        for kind in frame
+    ]
+    found = tarp(truths, samples, random_state=random_state)
+    table = pd.DataFrame([*rows, {"test": "tarp", "parameter": "all", "p_value": found.p_value}])
+    p = table["p_value"].to_numpy(dtype=float)
+    order = np.argsort(p)
+    adjusted = np.minimum(np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p)))), 1.0)
+    table["adjusted"] = adjusted[np.argsort(order)]
+    table["passed"] = table["adjusted"] > 0.05
+    return table

@@ -1,0 +1,310 @@
+"""Priors: what is known of x before measuring, in whichever form the user holds it.
+
+Randomness comes as a seed or a NumPy generator and leaves as rows: one draw a row, one variable a column.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from isr.posterior.cut_priors import CutMarginal, Rejected, box_text
+from isr.tables.bounds import Pair, parse_bounds
+from isr.tables.names import check_names, quoted
+
+RandomState = int | np.random.Generator | None
+
+_FORMS = (
+    "a mapping from name to (low, high) or to a frozen scipy.stats distribution, an object with "
+    "sample(n, random_state), or a function (n, rng) -> rows"
+)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Prior:
+    """A prior in one form, whatever it was made from; made by `parse_prior`.
+
+    Args:
+        names: Names of the variables, None if unknown.
+        bounds: ``(low, high)`` of each variable with None for an open end, None if no variable has bounds.
+        description: The prior in words, the same in every session.
+        draw: ``draw(n, generator)`` gives rows.
+        density: Log-density of rows, None if unknown.
+        cut: ``cut(low, high)`` gives draw, density and cut within a box, None where only rejection can.
+
+    Example:
+        >>> prior = parse_prior({"depth": (200.0, 240.0)})
+        >>> prior.names, prior.bounds, prior.sample(3, random_state=0).shape
+        (('depth',), ((200.0, 240.0),), (3, 1))
+        >>> prior.log_prob([[210.0], [250.0]]).round(3)
+        array([-3.689,   -inf])
+    """
+
+    names: tuple[str, ...] | None
+    bounds: tuple[Pair, ...] | None
+    description: str
+    draw: Callable[[int, np.random.Generator], Any]
+    density: Callable[[np.ndarray], Any] | None
+    cut: Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]] | None = None
+
+    def __repr__(self) -> str:
+        return f"Prior({self.description})"
+
+    def sample(self, n: int, random_state: RandomState = None) -> Float[np.ndarray, "n dim"]:
+        """Return ``n`` draws, one a row."""
+        rows = np.asarray(self.draw(n, np.random.default_rng(random_state)), dtype=float)
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        width = f"{len(self.names)} columns" if self.names else "one column a variable"
+        if rows.ndim != 2 or len(rows) != n or (self.names and rows.shape[1] != len(self.names)):
+            raise ValueError(f"the prior drew an array of shape {rows.shape}; expected {n} rows with {width}")
+        if not np.isfinite(rows).all():
+            raise ValueError(
+                f"the prior drew NaN or infinite values; the first such row is {_first_bad(rows)}"
+            )
+        return rows
+
+    def log_prob(self, rows: Any) -> Float[np.ndarray, " n"]:
+        """Return the log-density (nats) of each row, ``-inf`` outside the support."""
+        if self.density is None:
+            raise ValueError(
+                f"the density of the prior {self.description} is unknown; give a mapping from name to (low, high) "
+                "or to a frozen scipy.stats distribution, or an object with log_prob(rows)"
+            )
+        x = np.asarray(rows, dtype=float)
+        if x.ndim != 2 or (self.names and x.shape[1] != len(self.names)):
+            columns = f"the {len(self.names)} columns {quoted(self.names)}" if self.names else "columns"
+            raise ValueError(
+                f"log_prob takes rows with {columns}, got shape {x.shape}; write a single row as [[...]]"
+            )
+        return np.asarray(self.density(x), dtype=float)
+
+    def within(self, low: ArrayLike, high: ArrayLike) -> Prior:
+        """Return this prior given that every variable lies between its ``low`` and ``high``.
+
+        A prior given as a mapping is cut exactly, however small the box; from any other, draws outside are thrown away
+        and the density is known up to a constant only, so it is left out.
+
+        Args:
+            low: Lower end of each variable; below the prior's own end nothing changes.
+            high: Upper end of each variable.
+
+        Example:
+            >>> prior = parse_prior({"depth": (200, 240), "speed": (1500, 1600)}).within([210, 1400], [220, 1520])
+            >>> prior
+            Prior(depth ~ uniform(200, 240), speed ~ uniform(1500, 1600), within [210, 220] x [1500, 1520])
+            >>> round(float(prior.log_prob([[215, 1510]])[0]), 4)
+            -5.2983
+        """
+        lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+        if self.bounds is not None:
+            ends = np.array(
+                [[-np.inf if a is None else a, np.inf if b is None else b] for a, b in self.bounds]
+            )
+            lows, highs = np.maximum(lows, ends[:, 0]), np.minimum(highs, ends[:, 1])
+        if not np.all(lows < highs):
+            raise ValueError(f"the prior has no mass within {box_text(lows, highs)}")
+        cut = self.cut(lows, highs) if self.cut else (Rejected(self, lows, highs), None, None)
+        return Prior(
+            self.names,
+            tuple((float(a), float(b)) for a, b in zip(lows, highs, strict=True)),
+            f"{self.description}, within {box_text(lows, highs)}",
+            *cut,
+        )
+
+
+def parse_prior(prior: Any) -> Prior:
+    """Return the prior that was given, in one form.
+
+    Args:
+        prior: A mapping from name to ``(low, high)``, uniform, or to a frozen ``scipy.stats`` distribution, all
+            independent. Or an object with ``sample(n, random_state)`` or ``rvs(size, random_state)``, and if it has
+            them ``log_prob(rows)`` (or ``score_samples``, ``logpdf``), ``names`` and ``bounds``. Or a function
+            ``(n, rng) -> rows``. A parameter called ``random_state`` receives an integer, any other a generator.
+
+    Example:
+        >>> from scipy import stats
+        >>> prior = parse_prior({"depth": (200, 240), "speed": stats.gamma(9, scale=2)})
+        >>> prior
+        Prior(depth ~ uniform(200, 240), speed ~ gamma(9, scale=2))
+        >>> prior.bounds
+        ((200.0, 240.0), (0.0, None))
+        >>> prior.sample(3, random_state=0).shape
+        (3, 2)
+    """
+    if isinstance(prior, Prior):
+        return prior
+    if isinstance(prior, Mapping):
+        return _from_mapping(prior)
+    if inspect.isclass(prior):
+        raise TypeError(
+            f"the prior is the class {prior.__name__}, not an object; call it: {prior.__name__}(...)"
+        )
+    if callable(getattr(prior, "sample", None)):
+        return _from_object(prior, _seeded(prior.sample))
+    if callable(getattr(prior, "rvs", None)):
+        return _from_object(prior, _Rvs(prior))
+    if callable(prior):
+        return _from_object(prior, _seeded(prior))
+    raise TypeError(f"a prior must be {_FORMS}; got {type(prior).__name__}: {prior!r}")
+
+
+@dataclass(frozen=True)
+class _Marginal:
+    """One variable: its distribution, where its values lie, and how to write it."""
+
+    distribution: Any
+    low: float
+    high: float
+    text: str
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        # Rounding can carry a draw past the end of its support, where a bounded model has no density.
+        return np.clip(self.distribution.rvs(size=n, random_state=rng), self.low, self.high)
+
+    def log_prob(self, values: np.ndarray) -> np.ndarray:
+        discrete = hasattr(self.distribution, "logpmf")
+        return self.distribution.logpmf(values) if discrete else self.distribution.logpdf(values)
+
+
+@dataclass(frozen=True)
+class _Independent:
+    marginals: tuple[_Marginal | CutMarginal, ...]
+
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        return np.column_stack([marginal.draw(n, rng) for marginal in self.marginals])
+
+    def log_prob(self, rows: np.ndarray) -> np.ndarray:
+        return np.sum([m.log_prob(column) for m, column in zip(self.marginals, rows.T, strict=True)], axis=0)
+
+    def cut(self, low: np.ndarray, high: np.ndarray) -> tuple[Any, Any, Any]:
+        parts = tuple(
+            CutMarginal(marginal if isinstance(marginal, _Marginal) else marginal.whole, float(a), float(b))
+            for marginal, a, b in zip(self.marginals, low, high, strict=True)
+        )
+        inner = _Independent(parts)
+        return inner.draw, inner.log_prob, inner.cut
+
+
+def _from_mapping(prior: Mapping[str, Any]) -> Prior:
+    if not prior:
+        raise ValueError('the prior is empty; give each variable a range, such as {"depth": (200, 240)}')
+    names = check_names(prior, what="the prior")
+    marginals = tuple(_marginal(name, prior[name]) for name in names)
+    bounds = parse_bounds([(m.low, m.high) for m in marginals], names)
+    independent = _Independent(marginals)
+    return Prior(
+        names,
+        None if bounds is None else bounds.pairs(),
+        ", ".join(f"{name} ~ {marginal.text}" for name, marginal in zip(names, marginals, strict=True)),
+        independent.draw,
+        independent.log_prob,
+        independent.cut,
+    )
+
+
+def _marginal(name: str, given: Any) -> _Marginal:
+    from scipy import stats
+
+    if isinstance(given, stats.rv_continuous | stats.rv_discrete):
+        raise TypeError(
+            f"the prior of {name!r} is the distribution family {given.name}; "
+            f"freeze it with its parameters: stats.{given.name}(...)"
+        )
+    if isinstance(given, stats.distributions.rv_frozen):
+        low, high = given.support()
+        if np.shape(low) != ():
+            raise ValueError(
+                f"the prior of {name!r} has arrays as parameters; give every variable its own distribution"
+            )
+        # Values with mass sit on the ends of a discrete support; half a step beyond, a bounded model can reach them.
+        margin = 0.5 if hasattr(given, "logpmf") else 0.0
+        return _Marginal(given, float(low) - margin, float(high) + margin, _written(given))
+    try:
+        low, high = (float(end) for end in given)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"the prior of {name!r} must be (low, high) or a frozen scipy.stats distribution, got {given!r}; "
+            "a variable that is known belongs into the simulator"
+        ) from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"a uniform prior needs finite low < high, got {(low, high)} for {name!r}")
+    return _Marginal(stats.uniform(low, high - low), low, high, f"uniform({low:.17g}, {high:.17g})")
+
+
+def _written(frozen: Any) -> str:
+    arguments = [repr(value) for value in frozen.args]
+    arguments += [f"{key}={value!r}" for key, value in frozen.kwds.items()]
+    return f"{frozen.dist.name}({', '.join(arguments)})"
+
+
+@dataclass(frozen=True)
+class _Rvs:
+    """Draws of a joint ``scipy.stats`` distribution."""
+
+    distribution: Any
+
+    def __call__(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        # SciPy drops the axis of a single draw.
+        return np.reshape(self.distribution.rvs(size=n, random_state=rng), (n, -1))
+
+
+@dataclass(frozen=True)
+class _WithSeed:
+    draw: Callable[..., Any]
+
+    def __call__(self, n: int, rng: np.random.Generator) -> Any:
+        return self.draw(n, random_state=int(rng.integers(2**31)))
+
+
+def _seeded(draw: Callable[..., Any]) -> Callable[[int, np.random.Generator], Any]:
+    try:
+        parameters = inspect.signature(draw).parameters
+    except (TypeError, ValueError):
+        return draw
+    return _WithSeed(draw) if "random_state" in parameters else draw
+
+
+def _from_object(prior: Any, draw: Callable[[int, np.random.Generator], Any]) -> Prior:
+    names = getattr(prior, "names", None)
+    names = None if names is None else check_names(names, what="the prior")
+    return Prior(names, _bounds_of(prior, names), _described(prior), draw, _log_density(prior))
+
+
+def _bounds_of(prior: Any, names: Sequence[str] | None) -> tuple[Pair, ...] | None:
+    given = getattr(prior, "bounds", None)
+    if given is None:
+        return None
+    if names is None and isinstance(given, Mapping):
+        raise ValueError(
+            f"the prior has bounds by name, {quoted(list(given))}, but no names; give it names, in the order of the "
+            "columns it draws"
+        )
+    bounds = parse_bounds(given, names or [f"x{i + 1}" for i in range(len(given))])
+    return None if bounds is None else bounds.pairs()
+
+
+def _log_density(prior: Any) -> Callable[[np.ndarray], Any] | None:
+    for method in ("log_prob", "score_samples", "logpdf"):
+        found = getattr(prior, method, None)
+        if callable(found):
+            return found
+    return None
+
+
+def _described(prior: Any) -> str:
+    if hasattr(prior, "__qualname__"):
+        return prior.__qualname__
+    # An address in memory is another one in the next session.
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(prior))
+
+
+def _first_bad(rows: np.ndarray) -> str:
+    return str(rows[~np.isfinite(rows).all(axis=1)][0].tolist())

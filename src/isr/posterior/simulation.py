@@ -1,0 +1,219 @@
+"""Simulation: parameters drawn from a prior and what a simulator makes of them, chunk by chunk.
+
+A chunk depends only on the seed and its own number. So the rows are the same with any number of workers on any joblib
+backend (``with joblib.parallel_config(backend="dask"): simulate(...)``), and a killed run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+from jaxtyping import Float, Num
+
+from isr.posterior.evaluation import Simulator, check_widths, evaluate
+from isr.posterior.priors import Prior, parse_prior
+from isr.posterior.progress import progress_bar
+from isr.posterior.simulation_folder import Chunk, SimulationFolder
+from isr.tables.workers import as_they_end
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class FailedSimulationsWarning(UserWarning):
+    """Some simulations failed and were left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulations:
+    """Pairs of parameters and observations, without those that failed.
+
+    Args:
+        x: Parameters, one draw from the prior a row.
+        y: Their observations, complex if the simulator's are.
+        prior: What x was drawn from.
+        failures: Parameters of the failed simulations by number of the draw, with a last column ``reason``.
+
+    Example:
+        >>> done = simulate({"side": (1.0, 2.0)}, lambda x: x**2, 5)
+        >>> done.names, done.n_failed, done.x_frame().shape, done.y.shape
+        (('side',), 0, (5, 1), (5, 1))
+    """
+
+    x: Float[np.ndarray, "n d_x"]
+    y: Num[np.ndarray, "n d_y"]
+    prior: Prior
+    failures: pd.DataFrame
+
+    @property
+    def n_failed(self) -> int:
+        """How many simulations were left out."""
+        return len(self.failures)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns of x: the prior's, or ``x1``, ``x2``, ..."""
+        return _names(self.prior, self.x.shape[1])
+
+    def x_frame(self) -> pd.DataFrame:
+        """Return x as a new pandas frame with its names."""
+        import pandas as pd
+
+        return pd.DataFrame(self.x.copy(), columns=list(self.names))
+
+
+def simulate(
+    prior: Any,
+    simulator: Simulator,
+    n: int,
+    *,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    chunk_size: int = 1000,
+    folder: str | Path | None = None,
+    progress: bool | None = None,
+) -> Simulations:
+    """Draw ``n`` rows from ``prior`` and simulate y for each.
+
+    A simulation that raises or gives a value that is not finite is left out, and told of in a
+    `FailedSimulationsWarning`. If a whole chunk raises, its rows are tried one by one.
+
+    Args:
+        prior: In any form that `parse_prior` takes.
+        simulator: Takes rows of x and returns as many rows of y, or one number a row; real or complex.
+        n: Number of draws.
+        random_state: Seed of every draw.
+        n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
+        chunk_size: Rows the simulator gets at a time.
+        folder: Where finished chunks are kept; made if missing. The same call finds them there, and one with
+            another ``n`` uses those it can. It notices another seed, prior, chunk size or name of the simulator,
+            but not a change inside the simulator: delete the folder after one.
+        progress: Show a progress bar; None for only when standard error is a terminal.
+
+    Example:
+        >>> found = simulate({"a": (0, 1), "b": (-1, 1)}, lambda x: x[:, 0] * x[:, 1], 200, random_state=1)
+        >>> found.x.shape, found.y.shape, found.n_failed
+        ((200, 2), (200, 1), 0)
+    """
+    prior, seed = parse_prior(prior), _seed(random_state)
+    if n < 1 or chunk_size < 1:
+        raise ValueError(f"n and chunk_size must be at least 1, got {n} and {chunk_size}")
+    if not callable(simulator):
+        raise TypeError(f"the simulator must be a function of rows of x, got {type(simulator).__name__}")
+    sizes = [min(chunk_size, n - start) for start in range(0, n, chunk_size)]
+    draw = functools.partial(_draw, prior, seed, chunk_size)
+    names = _names(prior, draw(0, 1).shape[1])
+    if "reason" in names:
+        raise ValueError("'reason' names the column that says why a simulation failed; rename this variable")
+    store = None
+    if folder is not None:
+        store = SimulationFolder.claim(folder, _manifest(prior, simulator, seed, chunk_size, names))
+    chunks = _reuse(store, sizes, draw)
+    todo = [number for number in range(len(sizes)) if number not in chunks]
+    jobs = (joblib.delayed(_run)(draw, simulator, number, sizes[number]) for number in todo)
+    with progress_bar(len(todo), "simulations", progress) as advance:
+        for number, chunk in as_they_end(jobs, n_jobs=n_jobs):
+            chunks[number] = chunk
+            # A chunk without a single success tells of a broken simulator and is tried again next time.
+            if store is not None and None in chunk.reasons:
+                store.write(number, chunk, names)
+            advance(1)
+    return _gather([chunks[number] for number in range(len(sizes))], prior)
+
+
+def _draw(prior: Prior, seed: int, chunk_size: int, number: int, n_rows: int) -> np.ndarray:
+    # A full chunk is always drawn, so that the first rows of a simulation do not depend on n.
+    return prior.sample(chunk_size, np.random.default_rng([seed, number]))[:n_rows]
+
+
+def _run(
+    draw: Callable[[int, int], np.ndarray], simulator: Simulator, number: int, n_rows: int
+) -> tuple[int, Chunk]:
+    x = draw(number, n_rows)
+    return number, Chunk(x, *evaluate(simulator, x))
+
+
+def _reuse(
+    store: SimulationFolder | None, sizes: list[int], draw: Callable[[int, int], np.ndarray]
+) -> dict[int, Chunk]:
+    if store is None:
+        return {}
+    read = ((number, store.read(number, size)) for number, size in enumerate(sizes))
+    chunks = {number: chunk for number, chunk in read if chunk is not None}
+    for number, chunk in list(chunks.items())[:1]:
+        if not np.allclose(chunk.x, draw(number, len(chunk.x)), rtol=1e-9, atol=0):
+            raise ValueError(
+                f"{store.path} holds another simulation: its draws are not this prior's; choose another folder"
+            )
+    return chunks
+
+
+def _gather(chunks: list[Chunk], prior: Prior) -> Simulations:
+    import pandas as pd
+
+    x = np.concatenate([chunk.x for chunk in chunks])
+    reasons = [reason for chunk in chunks for reason in chunk.reasons]
+    failed = np.flatnonzero([reason is not None for reason in reasons])
+    failures = pd.DataFrame(x[failed], index=failed, columns=list(_names(prior, x.shape[1])))
+    failures["reason"] = [reasons[row] for row in failed]
+    _report(failures, len(x), x.shape[1])
+    check_widths({chunk.y.shape[1] for chunk in chunks if chunk.y.size})
+    width = max(chunk.y.shape[1] for chunk in chunks)
+    y = np.concatenate([chunk.y if chunk.y.size else np.empty((len(chunk.x), width)) for chunk in chunks])
+    return Simulations(np.delete(x, failed, axis=0), np.delete(y, failed, axis=0), prior, failures)
+
+
+def _report(failures: pd.DataFrame, n: int, n_columns: int) -> None:
+    if len(failures) == n:
+        raise ValueError(
+            f"all {n} simulations failed: {_summary(failures)}. The simulator gets rows of x, shape "
+            f"(n, {n_columns}), and returns n rows of y; wrap one for a single vector: "
+            "lambda rows: np.array([simulator(row) for row in rows])"
+        )
+    if len(failures):
+        warnings.warn(
+            f"{len(failures)} of {n} simulations failed and were left out: {_summary(failures)}; "
+            "see failures for their parameters",
+            FailedSimulationsWarning,
+            stacklevel=4,
+        )
+
+
+def _summary(failures: pd.DataFrame) -> str:
+    counts = failures["reason"].value_counts()
+    shown = ", ".join(f"{reason} ({count} times)" for reason, count in counts.head(3).items())
+    return shown if len(counts) <= 3 else f"{shown} and {len(counts) - 3} other reasons"
+
+
+def _names(prior: Prior, n_columns: int) -> tuple[str, ...]:
+    return prior.names or tuple(f"x{i + 1}" for i in range(n_columns))
+
+
+def _seed(random_state: int) -> int:
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
+        raise ValueError(
+            f"random_state must be an integer of at least 0, got {random_state!r}; "
+            "a generator could not draw a chunk a second time"
+        )
+    return int(random_state)
+
+
+def _manifest(
+    prior: Prior, simulator: Simulator, seed: int, chunk_size: int, names: tuple[str, ...]
+) -> dict[str, Any]:
+    named = simulator.func if isinstance(simulator, functools.partial) else simulator
+    return {
+        "format": 1,
+        "random_state": seed,
+        "chunk_size": int(chunk_size),
+        "names": list(names),
+        "prior": prior.description,
+        "simulator": getattr(named, "__qualname__", type(named).__qualname__),
+    }

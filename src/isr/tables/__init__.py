@@ -1,0 +1,21 @@
+"""Rows in: checked tables with names, units and bounds; safe identifiers; splits and batches."""
+
+from isr.tables.bounds import Bounds, parse_bounds
+from isr.tables.names import check_names, symbol_names
+from isr.tables.splits import Split, batches, split_rows
+from isr.tables.tables import Columns, Table, check_paired, read_row, read_table
+
+__all__ = [
+    "Bounds",
+    "Columns",
+    "Split",
+    "Table",
+    "batches",
+    "check_names",
+    "check_paired",
+    "parse_bounds",
+    "read_row",
+    "read_table",
+    "split_rows",
+    "symbol_names",
+]

@@ -1,0 +1,150 @@
+"""Arrays: what users hold (lists, arrays, pandas) taken apart into plain numeric columns."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isr.tables.names import check_names
+
+
+class RawColumns(NamedTuple):
+    """Columns as they came, not yet known to be numeric; ``names`` is None when the input had none."""
+
+    arrays: list[np.ndarray]
+    names: tuple[str, ...] | None
+    n_rows: int
+
+
+def take_apart(rows: Any, *, what: str) -> RawColumns:
+    """Return the columns of an array, nested lists, a pandas frame or a series (one column).
+
+    Args:
+        rows: The user's rows.
+        what: What to call them in error messages.
+    """
+    pandas = sys.modules.get("pandas")  # who holds a frame has imported it; nobody else pays for it
+    if pandas is not None and isinstance(rows, pandas.Series):
+        rows = rows.to_frame(name=0 if rows.name is None else rows.name)
+    if pandas is not None and isinstance(rows, pandas.DataFrame):
+        arrays = [_from_pandas(rows.iloc[:, i], pandas) for i in range(rows.shape[1])]
+        return RawColumns(arrays, _frame_names(list(rows.columns), what), len(rows))
+    array = _from_sequence(rows, what)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"{what} must have rows and columns, got {array.ndim} dimensions (shape {array.shape}); "
+            "reshape it to (rows, columns)"
+        )
+    return RawColumns(list(array.T), None, len(array))
+
+
+def to_numbers(array: np.ndarray, *, name: str, what: str) -> np.ndarray:
+    """Return a column as float64, or complex128 when it is complex.
+
+    Args:
+        array: One raw column.
+        name: Its name, for the error message.
+        what: What its table is called there.
+    """
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    if array.dtype.kind == "O":
+        return np.array([_to_number(value, row, name, what) for row, value in enumerate(array)])
+    refuse_times(array, name=name, what=what)
+    raise TypeError(
+        f"column {name!r} of {what} is not numeric: its type is {_kind(array)}, first value {array[0].item()!r}; "
+        "convert it to numbers or leave it out"
+    )
+
+
+def refuse_times(column: Any, *, name: str, what: str) -> None:
+    """Raise where a column or array holds dates, times or time spans, which convert to counts of some unit silently.
+
+    Args:
+        column: A pandas series, or an array.
+        name: Its name, for the error message.
+        what: What its table is called there.
+    """
+    is_period = type(column.dtype).__name__ == "PeriodDtype"
+    if is_period or getattr(column.dtype, "kind", "O") in "mM":
+        raise not_a_time(column.dtype, name=name, what=what)
+
+
+def without_times(rows: Any, *, what: str = "X") -> Any:
+    """Return rows as they came, once no column of theirs is known to hold dates or times."""
+    if hasattr(rows, "dtypes") and hasattr(rows, "columns"):
+        for i, name in enumerate(rows.columns):
+            refuse_times(rows.iloc[:, i], name=str(name), what=what)
+    elif hasattr(rows, "dtype"):
+        refuse_times(rows, name=str(getattr(rows, "name", None) or f"{what}1"), what=what)
+    return rows
+
+
+def not_a_time(kind: object, *, name: str, what: str) -> TypeError:
+    """Return the error for a column of dates, times or time spans; it says how to make numbers of them."""
+    return TypeError(
+        f"column {name!r} of {what} holds dates or times ({kind}), not numbers; convert it to numbers, such as days "
+        "since the first row (column - column.min()) / pandas.Timedelta('1D'), or leave it out"
+    )
+
+
+def _from_pandas(series: Any, pandas: Any) -> np.ndarray:
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        # Categories may look like numbers, but their order and distance mean nothing.
+        return np.asarray(series.astype(str), dtype=np.str_)
+    is_numeric = pandas.api.types.is_numeric_dtype(series.dtype)
+    if is_numeric and not pandas.api.types.is_complex_dtype(series.dtype):
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    return series.to_numpy()
+
+
+def _frame_names(labels: list[Any], what: str) -> tuple[str, ...] | None:
+    is_text = [isinstance(label, str) for label in labels]
+    if all(is_text):
+        return check_names(labels, what=what)
+    if any(is_text):
+        other = labels[is_text.index(False)]
+        raise TypeError(
+            f"the columns of {what} must be named by text throughout or not at all, "
+            f"got {other!r} of type {type(other).__name__} among the names"
+        )
+    return None
+
+
+def _from_sequence(rows: Any, what: str) -> np.ndarray:
+    if hasattr(rows, "toarray"):
+        raise TypeError(f"{what} is a sparse matrix; pass {what}.toarray()")
+    if isinstance(rows, np.ma.MaskedArray):
+        return np.ma.filled(rows.astype(np.result_type(rows.dtype, np.float64)), np.nan)
+    if isinstance(rows, str | bytes | dict | set):
+        raise TypeError(f"{what} must be an array, nested lists or a pandas frame, got {type(rows).__name__}")
+    try:
+        array = np.asarray(rows)
+    except ValueError:
+        raise ValueError(f"the rows of {what} differ in length; every row needs one value a column") from None
+    if array.dtype.kind in "US" and not isinstance(rows, np.ndarray):
+        # NumPy made text of a mixture; go back, so that the error names the column that holds the text.
+        return np.asarray(rows, dtype=object)
+    return array
+
+
+def _to_number(value: Any, row: int, name: str, what: str) -> float:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"column {name!r} of {what} is not numeric: row {row} holds {value!r} of type {type(value).__name__}; "
+            "convert it to numbers or leave it out"
+        ) from None
+
+
+def _kind(array: np.ndarray) -> str:
+    return {"U": "text", "S": "bytes"}.get(array.dtype.kind, str(array.dtype))

@@ -1,0 +1,123 @@
+"""Bounds: the box the values of a table must lie in, open where a side is infinite."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from isr.tables.names import quoted
+
+Pair = tuple[float | None, float | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """A closed box, one interval a column; ``-inf`` and ``inf`` are open ends.
+
+    Args:
+        low: Lower bound of each column.
+        high: Upper bound of each column.
+
+    Example:
+        >>> box = Bounds((0.0, 200.0), (1.0, float("inf")))
+        >>> box.pairs()
+        ((0.0, 1.0), (200.0, None))
+        >>> box.check(np.array([[0.5, 210.0]]), ("share", "depth"))
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """Return ``(low, high)`` of each column, with None for an open end."""
+        return tuple(
+            (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
+            for low, high in zip(self.low, self.high, strict=True)
+        )
+
+    def check(self, values: np.ndarray, names: Sequence[str], *, what: str = "x") -> None:
+        """Raise ValueError, naming column, row, value and bound, unless all values lie in the box.
+
+        Args:
+            values: Rows of the table.
+            names: Names of its columns.
+            what: What the table is called, for the error message.
+        """
+        below, above = values < np.asarray(self.low), values > np.asarray(self.high)
+        outside = below | above
+        if not outside.any():
+            return
+        column = int(np.flatnonzero(outside.any(axis=0))[0])
+        row = int(np.flatnonzero(outside[:, column])[0])
+        side, bound = (
+            ("below its lower bound", self.low[column])
+            if below[row, column]
+            else ("above its upper bound", self.high[column])
+        )
+        n_rows = int(outside[:, column].sum())
+        raise ValueError(
+            f"column {names[column]!r} of {what} has the value {float(values[row, column])!r} in row {row}, "
+            f"{side} {bound!r} ({n_rows} of {len(values)} rows are outside); widen the bound or drop these rows"
+        )
+
+
+def parse_bounds(
+    bounds: Bounds | Mapping[str, Sequence[float | None]] | Sequence[Sequence[float | None] | None] | None,
+    names: Sequence[str],
+) -> Bounds | None:
+    """Return bounds in the order of ``names``, or None when every side is open.
+
+    Args:
+        bounds: A mapping from name to ``(low, high)``, where names left out are unbounded; or a list with one pair,
+            or None, a column. None within a pair leaves that side open.
+        names: Names of the columns.
+
+    Example:
+        >>> parse_bounds({"depth": (0, None)}, ["speed", "depth"])
+        Bounds(low=(-inf, 0.0), high=(inf, inf))
+    """
+    if bounds is None:
+        return None
+    if isinstance(bounds, Bounds):
+        bounds = bounds.pairs()
+    if isinstance(bounds, Mapping):
+        unknown = [str(name) for name in bounds if name not in names]
+        if unknown:
+            raise ValueError(f"bounds for unknown columns {quoted(unknown)}; the columns are {quoted(names)}")
+        bounds = [bounds.get(name) for name in names]
+    if isinstance(bounds, str) or not isinstance(bounds, Sequence | np.ndarray):
+        raise TypeError(f"bounds must be a mapping or a list of pairs, got {type(bounds).__name__}")
+    if len(bounds) != len(names):
+        raise ValueError(
+            f"{len(bounds)} bounds for {len(names)} columns; give one (low, high) pair for each column"
+        )
+    intervals = [_interval(pair, name) for pair, name in zip(bounds, names, strict=True)]
+    low, high = zip(*intervals, strict=True) if intervals else ((), ())
+    if not np.isfinite([*low, *high]).any():
+        return None
+    return Bounds(low=low, high=high)
+
+
+def _interval(pair: Sequence[float | None] | None, name: str) -> tuple[float, float]:
+    if pair is None:
+        return -math.inf, math.inf
+    try:
+        low, high = pair
+        low = -math.inf if low is None else _number(low)
+        high = math.inf if high is None else _number(high)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"bounds of {name!r} must be a pair (low, high) of numbers or None, got {pair!r}"
+        ) from None
+    if not low < high:
+        raise ValueError(f"bounds of {name!r} must have low < high, got low={low!r} and high={high!r}")
+    return low, high
+
+
+def _number(value: float) -> float:
+    if isinstance(value, str | bytes) or math.isnan(value):
+        raise ValueError
+    return float(value)

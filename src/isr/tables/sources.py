@@ -1,0 +1,158 @@
+"""Rows that stay where they are: Parquet files and arrays on disk, read a stretch at a time.
+
+A source knows how many rows it has and reads any stretch of them. It holds no rows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from isr.tables.arrays import not_a_time
+from isr.tables.files import match_columns
+from isr.tables.names import check_names
+
+
+class RowSource(Protocol):
+    """Rows of numbers that are read a stretch at a time."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def read(self, start: int, stop: int) -> Float[np.ndarray, "rows columns"]:
+        """Return the rows from ``start`` up to ``stop`` as doubles."""
+        ...
+
+
+def open_rows(
+    source: Any, columns: Sequence[str] | Sequence[int] | None = None, *, letter: str = "x"
+) -> RowSource:
+    """Return a source of rows.
+
+    Args:
+        source: The path of a Parquet file or of a ``.npy`` array, which is mapped into memory; or any array that
+            slices, such as ``numpy.memmap``, a Zarr array or an HDF5 dataset, with rows and columns.
+        columns: Which columns: names or patterns such as ``p*`` for Parquet, numbers for an array; all when None.
+        letter: Columns of an array, which have no names, are called x1, x2, ... after it.
+    """
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if not path.exists():
+            raise FileNotFoundError(f"there is no file {path}")
+        if path.suffix == ".npy":
+            source = np.load(path, mmap_mode="r", allow_pickle=False)
+        elif path.suffix in (".parquet", ".pq"):
+            schema = _parquet(path).schema_arrow
+            wanted = (
+                schema.names
+                if columns is None
+                else match_columns(schema.names, [str(c) for c in columns], source=path)
+            )
+            _refuse_unless_numeric(schema, wanted, path)
+            return ParquetRows(str(path), tuple(wanted))
+        else:
+            raise ValueError(f"{path} is neither a Parquet file (.parquet) nor a NumPy array (.npy)")
+    if len(getattr(source, "shape", ())) != 2 or not hasattr(source, "__getitem__"):
+        raise TypeError(
+            f"a source of rows is a path or an array with rows and columns, got {type(source).__name__}"
+        )
+    if np.dtype(getattr(source, "dtype", float)).kind in "mM":
+        raise not_a_time(source.dtype, name=f"{letter}1", what="the array")
+    wanted = range(source.shape[1]) if columns is None else [_column(c, source.shape[1]) for c in columns]
+    return ArrayRows(source, tuple(wanted), letter)
+
+
+@dataclass(frozen=True)
+class ParquetRows:
+    """Columns of a Parquet file; memory is needed for one of its row groups, which its writer chose."""
+
+    path: str
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_names(self.names)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        about = _parquet(Path(self.path)).metadata
+        return np.cumsum([about.row_group(i).num_rows for i in range(about.num_row_groups)])
+
+    @property
+    def n_rows(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def read(self, start: int, stop: int) -> Float[np.ndarray, "rows columns"]:
+        first, last = (int(np.searchsorted(self._ends, row, side="right")) for row in (start, stop - 1))
+        with _parquet(Path(self.path)) as file:
+            parts = []
+            for group in range(first, last + 1):
+                begin = int(self._ends[group - 1]) if group else 0
+                table = file.read_row_group(group, columns=list(self.names))
+                table = table.slice(
+                    max(start - begin, 0), min(stop, int(self._ends[group])) - max(start, begin)
+                )
+                parts.append(np.column_stack([table[n].to_numpy().astype(np.float64) for n in self.names]))
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """Columns of an array that slices."""
+
+    array: Any
+    columns: tuple[int, ...]
+    letter: str = "x"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{self.letter}{i + 1}" for i in range(len(self.columns)))
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.array.shape[0])
+
+    def read(self, start: int, stop: int) -> Float[np.ndarray, "rows columns"]:
+        return np.asarray(self.array[start:stop], dtype=np.float64)[:, list(self.columns)]
+
+
+def _parquet(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path} is not a Parquet file, or damaged: {error}") from None
+
+
+def _refuse_unless_numeric(schema: Any, names: Sequence[str], path: Path) -> None:
+    from pyarrow import types
+
+    kinds = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
+    for name in names:
+        kind = schema.field(name).type
+        if types.is_temporal(kind):
+            raise not_a_time(kind, name=name, what=str(path))
+        if not any(is_kind(kind) for is_kind in kinds):
+            raise TypeError(
+                f"column {name!r} of {path} is not numeric: its type is {kind}; convert it to numbers or leave it out"
+            )
+
+
+def _column(given: Any, n: int) -> int:
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 0 <= given < n:
+        raise ValueError(f"columns of an array are numbers from 0 to {n - 1}, got {given!r}")
+    return int(given)

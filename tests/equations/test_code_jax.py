@@ -1,0 +1,90 @@
+"""The equations as JAX functions and as JAX source: the model's numbers, gradients and batches."""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from equations.expression_models import conditional, make, sparse
+from numpy.testing import assert_allclose
+
+from isr.bijections.build import Architecture, build_flow
+from isr.equations import extract
+from isr.equations.code import generate
+from isr.equations.code.linear import linear_forms
+
+FLOWS = {
+    "conditional": lambda: sparse(conditional(jax.random.key(0), n_blocks=1), 0.3),
+    "joint": lambda: sparse(make("joint"), 0.3),
+    "bounded": lambda: sparse(make("bounded"), 0.2),
+    "one variable": lambda: sparse(make("padded"), 0.1),
+}
+
+
+@pytest.fixture(scope="module", params=FLOWS)
+def case(request):
+    flow = FLOWS[request.param]()
+    rng = np.random.default_rng(0)
+    z = jnp.asarray(rng.normal(size=(20, flow.bijection.dim)))
+    y = jnp.asarray(rng.normal(size=flow.condition_dim)) if flow.condition_dim else None
+    with jax.disable_jit():
+        x = jax.vmap(lambda row: flow.draw_one(row, y))(z)
+    return flow, extract(flow), x, z, y
+
+
+def test_functions_give_the_models_numbers(case):
+    flow, expressions, x, z, y = case
+    functions = expressions.to_jax()
+    with jax.disable_jit():
+        for one, reference, rows in (
+            (functions.forward, flow.forward_one, x),
+            (functions.inverse, flow.inverse_one, z),
+            (functions.log_prob, flow.log_prob_one, x),
+            (functions.draw, flow.draw_one, z),
+        ):
+            found, expected = (jax.vmap(lambda row, f=f: f(row, y))(rows) for f in (one, reference))
+            jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-9, atol=1e-9), found, expected)
+
+
+def test_source_gives_the_models_numbers(case, tmp_path):
+    flow, expressions, x, z, y = case
+    (tmp_path / "model.py").write_text(generate(expressions, "jax"))
+    spec = importlib.util.spec_from_file_location("generated_model", tmp_path / "model.py")
+    model = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(model)
+    with jax.disable_jit():
+        for name in ("forward", "inverse", "log_prob", "draw"):
+            rows = z if name in ("inverse", "draw") else x
+            expected = jax.vmap(lambda row, name=name: getattr(flow, f"{name}_one")(row, y))(rows)
+            expected = expected[0] if isinstance(expected, tuple) else expected
+            found = jax.vmap(lambda row, name=name: getattr(model, name)(row, y))(rows)
+            assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+    assert model.sample(jax.random.key(0), 5, y).shape == (5, flow.dim)
+
+
+def test_functions_compile_differentiate_and_batch():
+    flow = build_flow(jax.random.key(0), 2, noise=(0.1,), architecture=Architecture(n_blocks=1, n_layers=1))
+    functions = extract(flow).to_jax()
+    y = jnp.array([0.5])
+    x = functions.sample(jax.random.key(0), 6, y)
+    slope, expected = (
+        jax.jit(jax.vmap(jax.grad(log_prob), in_axes=(0, None)))(x, y)
+        for log_prob in (functions.log_prob, flow.log_prob_one)
+    )
+    assert_allclose(slope, expected, rtol=1e-9, atol=1e-9)
+    jacobian = jax.jit(jax.jacobian(lambda row: functions.forward(row)[0]))(x[0])
+    assert_allclose(functions.log_det(x[0]), jnp.linalg.slogdet(jacobian)[1], atol=1e-10)
+
+
+def test_sums_over_the_same_variables_become_one_product():
+    expressions = extract(make("three layers"))
+    forms = {id(group): group for group in linear_forms(expressions.forward).values()}
+    rows = sorted(len(group.rows) for group in forms.values())
+    assert rows[-1] >= 9, rows
+
+
+def test_a_missing_observation_is_named():
+    functions = extract(sparse(make("joint"), 0.1)).to_jax()
+    with pytest.raises(ValueError, match="y is missing"):
+        functions.log_prob(jnp.zeros(4))

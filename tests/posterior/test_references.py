@@ -1,0 +1,76 @@
+"""Reference samplers against a conjugate posterior known in closed form."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from isr.posterior.references import importance_resample, nuts, rejection
+
+# x ~ N(0, 1), y = x + N(0, 0.5²), y* = 1: the posterior is N(0.8, 0.2).
+MEAN, STD = 0.8, float(np.sqrt(0.2))
+
+
+def test_rejection_gives_the_conjugate_posterior():
+    rng = np.random.default_rng(0)
+    found = rejection(
+        lambda n, rng: rng.normal(size=(n, 1)),
+        lambda x: x + 0.5 * rng.normal(size=x.shape),
+        [1.0],
+        3000,
+        threshold=0.05,
+        random_state=1,
+    )
+    assert stats.kstest(found.samples[:, 0], "norm", (MEAN, STD)).pvalue > 1e-3
+    assert np.abs(found.simulated - 1).max() < found.threshold
+    assert found.n_simulations % 100_000 == 0
+
+
+def test_rejection_gives_up_and_says_what_to_change():
+    with pytest.raises(
+        ValueError, match=r"only 0 of 5 draws accepted after 2000 simulations; raise threshold"
+    ):
+        rejection(
+            lambda n, rng: rng.normal(size=(n, 1)), lambda x: x, [99.0], 5,
+            threshold=0.1, batch=1000, max_simulations=2000, random_state=0,
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="threshold must be positive, got 0"):
+        rejection(lambda n, rng: rng.normal(size=(n, 1)), lambda x: x, [0.0], 5, threshold=0)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_importance_resampling_gives_the_conjugate_posterior(replace):
+    pool = np.random.default_rng(2).normal(size=(50_000, 1))
+    log_weights = stats.norm.logpdf(1.0, pool[:, 0], 0.5)
+    found = importance_resample(pool, log_weights, 1500, replace=replace, random_state=3)
+    assert stats.kstest(found.samples[:, 0], "norm", (MEAN, STD)).pvalue > 1e-3
+    assert 10_000 < found.effective_size < 50_000
+    if not replace:
+        assert len(np.unique(found.samples)) == 1500
+
+
+def test_importance_resampling_refuses_empty_weights():
+    with pytest.raises(ValueError, match="at least one finite value"):
+        importance_resample(np.zeros((3, 1)), np.full(3, -np.inf), 2)
+
+
+def test_nuts_gives_the_conjugate_posterior():
+    chains = nuts(
+        lambda x: -0.5 * jnp.sum(x**2),
+        lambda x: -2.0 * jnp.sum((x - jnp.array([1.0, -2.0])) ** 2),
+        np.random.default_rng(4).normal(size=(2, 2)),
+        n_samples=1000,
+        n_warmup=300,
+    )
+    assert chains.samples.shape == (2, 1000, 2)
+    assert chains.r_hat.max() < 1.02
+    assert chains.effective_size.min() > 500
+    assert_allclose(chains.flat.mean(axis=0), [0.8, -1.6], atol=0.06)
+    assert_allclose(chains.flat.std(axis=0), STD, rtol=0.07)
+    assert chains.to_arviz().posterior["x"].shape == (2, 1000, 2)
+
+
+def test_nuts_names_chains_that_start_outside_the_support():
+    with pytest.raises(ValueError, match=r"not finite at the initial points of chains \[1\]"):
+        nuts(lambda x: jnp.sum(jnp.log(x)), lambda x: -jnp.sum(x), [[1.0], [-1.0]])

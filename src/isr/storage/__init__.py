@@ -15,7 +15,8 @@ from typing import Any
 import equinox as eqx
 
 from isr.storage.bundle import Bundle, ModelFileError
-from isr.storage.layout import SCHEMA, from_bytes, to_bytes
+from isr.storage.layout import from_bytes, to_bytes
+from isr.storage.upgrades import SCHEMA
 from isr.tables.whole_files import write_whole
 
 __all__ = [

@@ -14,9 +14,7 @@ from isr import __version__
 from isr.storage.bundle import REMEDY, Bundle, ModelFileError
 from isr.storage.requirements import primitives_of, probe, refuse_unknown_primitives, refuse_unless_shapes_fit
 from isr.storage.structure import decode, encode
-
-SCHEMA = 1
-"""Version of the file's layout; a file with a higher one is refused."""
+from isr.storage.upgrades import SCHEMA
 
 # The file begins with 8 bytes of header length, then exactly this; the checksum's 64 digits follow.
 _PREFIX = rb'{"__metadata__":{"isr":"{\"checksum\":\"'
@@ -79,7 +77,7 @@ def from_bytes(data: bytes) -> Bundle:
         refuse_unknown_primitives(content["primitives"])
         tensors = safetensors.numpy.load(data)
         with jax.enable_x64(True):  # without it JAX would round doubles to singles
-            fields = {name: decode(node, tensors, 0) for name, node in content["bundle"].items()}
+            fields = {name: decode(node, tensors, schema) for name, node in content["bundle"].items()}
         if tensors:
             raise ModelFileError(f"it holds {len(tensors)} arrays that belong to nothing; {REMEDY}")
         bundle = Bundle(**fields)

@@ -18,6 +18,7 @@ import numpy as np
 from isr import __version__
 from isr.bijections.arrays import on_device
 from isr.storage.bundle import REMEDY, ModelFileError
+from isr.storage.upgrades import upgraded
 
 CLASSES = {
     "Bounded": "isr.bijections.affine",
@@ -45,10 +46,10 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def encode(value: Any, tensors: dict[str, np.ndarray], where: str, depth: int = 0) -> Any:
-    """Return ``value`` as JSON-able data, its arrays put into ``tensors``.
+    """Return plain data, arrays and modules as JSON-able data, the arrays put into ``tensors``.
 
     Args:
-        value: Plain data, arrays, and modules of the known classes, nested.
+        value: What to encode, nested.
         tensors: Takes the arrays by name.
         where: What the value is, for error messages.
         depth: How deep it lies.
@@ -87,14 +88,18 @@ def encode(value: Any, tensors: dict[str, np.ndarray], where: str, depth: int = 
     raise TypeError(f"cannot save {where}: a {name} is no plain data and no class that a file may hold")
 
 
-def decode(node: Any, tensors: dict[str, np.ndarray], depth: int) -> Any:
-    """Return what `encode` was given; arrays used are taken out of ``tensors``."""
+def decode(node: Any, tensors: dict[str, np.ndarray], schema: int, depth: int = 0) -> Any:
+    """Return what `encode` was given, brought up to date from ``schema``; arrays used are taken out of ``tensors``."""
     if depth > _DEEPEST:
         raise ModelFileError(f"it is nested more than {_DEEPEST} levels deep; {REMEDY}")
     if node is None or isinstance(node, bool | int | float | str):
         return node
+
+    def inner(part: Any) -> Any:
+        return decode(part, tensors, schema, depth + 1)
+
     if isinstance(node, list):
-        return [decode(part, tensors, depth + 1) for part in node]
+        return [inner(part) for part in node]
     if "float" in node:
         return _NOT_FINITE[node["float"]]
     if "array" in node:
@@ -105,10 +110,10 @@ def decode(node: Any, tensors: dict[str, np.ndarray], depth: int) -> Any:
             )
         return on_device(array) if node["jax"] else array
     if "tuple" in node:
-        return tuple(decode(part, tensors, depth + 1) for part in node["tuple"])
+        return tuple(inner(part) for part in node["tuple"])
     if "dict" in node:
-        return {key: decode(part, tensors, depth + 1) for key, part in node["dict"].items()}
-    return _built(node["class"], {k: decode(v, tensors, depth + 1) for k, v in node["fields"].items()})
+        return {key: inner(part) for key, part in node["dict"].items()}
+    return _built(*upgraded(node["class"], {k: inner(v) for k, v in node["fields"].items()}, schema))
 
 
 def _built(name: str, fields: dict[str, Any]) -> eqx.Module:

@@ -1,0 +1,36 @@
+"""Files of earlier versions: what became of the classes and fields they hold.
+
+A file tells its schema. Whoever renames a class or changes its fields adds 1 to `SCHEMA` (once between two releases)
+and a line below; files written before then load as if they had been written today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Fields = dict[str, Any]
+
+SCHEMA = 1
+"""Version of what a file holds; a file with a higher one is refused."""
+
+CHANGES: dict[int, dict[str, Callable[[Fields], tuple[str, Fields]]]] = {}
+"""By the schema that brought them: for each class that changed, its new name and fields from the old fields.
+
+Fields hold finished parts, so a change may build modules of them. An example, for a field that got another name:
+``{2: {"Coupling": lambda old: ("Coupling", {"transformer": Affine(old.pop("clamp")), **old})}}``.
+"""
+
+
+def upgraded(name: str, fields: Fields, schema: int) -> tuple[str, Fields]:
+    """Return the name and fields that a part of a file has today.
+
+    Args:
+        name: Its class in the file.
+        fields: Its fields there, by name.
+        schema: That of the file.
+    """
+    for version in sorted(version for version in CHANGES if version > schema):
+        if name in CHANGES[version]:
+            name, fields = CHANGES[version][name](dict(fields))
+    return name, fields

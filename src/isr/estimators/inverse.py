@@ -22,9 +22,10 @@ from isr.posterior.extent import Extent
 from isr.posterior.outliers import TrainingRecord
 from isr.posterior.posterior import Posterior
 from isr.posterior.priors import Prior, parse_prior
+from isr.posterior.rounds import N_DRAWS, box_around, hardly_shrinks, inside, joined
 from isr.posterior.simulation import Simulations, simulate
-from isr.posterior.truncation import N_DRAWS, Box, box_around, inside, joined
 from isr.storage import Bundle
+from isr.tables.bounds import Bounds
 from isr.tables.sources import open_rows
 from isr.tables.tables import Columns, Table, check_paired, read_row, read_table
 from isr.training.penalties import AbstractPenalty
@@ -228,13 +229,13 @@ class InverseModel(FlowModel):
             if number:
                 box = box_around(self.posterior(y_star).sample(N_DRAWS), self.prior_)
                 before = self.rounds_[-1]
-                if before is not None and before.is_settled(box):
+                if before is not None and hardly_shrinks(before, box):
                     break
                 self.rounds_.append(box)
                 self.prior_ = whole.within(box.low, box.high)
                 parts = [inside(part, box) for part in parts]
             else:
-                self.rounds_.append(_box_of(whole))
+                self.rounds_.append(_whole_box(whole))
             n_kept = sum(len(part.x) for part in parts)
             parts.append(
                 simulate(
@@ -414,10 +415,9 @@ def _with_units(x: Table, y: Table, units: dict[str, str]) -> tuple[Table, Table
     return labelled(x), labelled(y)
 
 
-def _box_of(prior: Prior) -> Box | None:
-    if prior.bounds is None or any(end is None for pair in prior.bounds for end in pair):
-        return None
-    return Box(*np.array(prior.bounds, dtype=float).T)
+def _whole_box(prior: Prior) -> Bounds | None:
+    box = None if prior.bounds is None else Bounds.from_pairs(prior.bounds)
+    return box if box is not None and box.is_finite else None
 
 
 def _seed_of_round(seed: int, number: int) -> int:

@@ -1,6 +1,6 @@
 """Priors: what is known of x before measuring, in whichever form the user holds it.
 
-Randomness comes as a seed or a NumPy generator and leaves as rows: one draw a row, one variable a column.
+Rows are draws and columns the variables; randomness comes as a seed or a NumPy generator.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from isr.posterior.cut_priors import CutMarginal, Rejected, box_text
-from isr.tables.bounds import Pair, parse_bounds
+from isr.tables.bounds import Bounds, Pair, parse_bounds
 from isr.tables.names import check_names, quoted
 
 RandomState = int | np.random.Generator | None
 
+# Rejection gives up after so many draws.
+MAX_REJECTED = 3_000_000
 _FORMS = (
     "a mapping from name to (low, high) or to a frozen scipy.stats distribution, an object with "
     "sample(n, random_state), or a function (n, rng) -> rows"
@@ -59,15 +61,16 @@ class Prior:
         return f"Prior({self.description})"
 
     def sample(self, n: int, random_state: RandomState = None) -> Float[np.ndarray, "n dim"]:
-        """Return ``n`` draws, one a row."""
+        """Return ``n`` draws as rows."""
         rows = np.asarray(self.draw(n, np.random.default_rng(random_state)), dtype=float)
         rows = rows[:, None] if rows.ndim == 1 else rows
-        width = f"{len(self.names)} columns" if self.names else "one column a variable"
+        width = f"{len(self.names)} columns" if self.names else "one column per variable"
         if rows.ndim != 2 or len(rows) != n or (self.names and rows.shape[1] != len(self.names)):
             raise ValueError(f"the prior drew an array of shape {rows.shape}; expected {n} rows with {width}")
-        if not np.isfinite(rows).all():
+        bad = rows[~np.isfinite(rows).all(axis=1)]
+        if len(bad):
             raise ValueError(
-                f"the prior drew NaN or infinite values; the first such row is {_first_bad(rows)}"
+                f"the prior drew NaN or infinite values; the first such row is {bad[0].tolist()}"
             )
         return rows
 
@@ -89,12 +92,8 @@ class Prior:
     def within(self, low: ArrayLike, high: ArrayLike) -> Prior:
         """Return this prior given that every variable lies between its ``low`` and ``high``.
 
-        A prior given as a mapping is cut exactly, however small the box; from any other, draws outside are thrown away
-        and the density is known up to a constant only, so it is left out.
-
-        Args:
-            low: Lower end of each variable; below the prior's own end nothing changes.
-            high: Upper end of each variable.
+        A prior given as a mapping is cut exactly, however small the box. From any other, draws outside are thrown away,
+        and the density is left out because its constant is unknown.
 
         Example:
             >>> prior = parse_prior({"depth": (200, 240), "speed": (1500, 1600)}).within([210, 1400], [220, 1520])
@@ -105,19 +104,13 @@ class Prior:
         """
         lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
         if self.bounds is not None:
-            ends = np.array(
-                [[-np.inf if a is None else a, np.inf if b is None else b] for a, b in self.bounds]
-            )
-            lows, highs = np.maximum(lows, ends[:, 0]), np.minimum(highs, ends[:, 1])
+            own = Bounds.from_pairs(self.bounds)
+            lows, highs = np.maximum(lows, own.low), np.minimum(highs, own.high)
+        box = Bounds(tuple(lows.tolist()), tuple(highs.tolist()))
         if not np.all(lows < highs):
-            raise ValueError(f"the prior has no mass within {box_text(lows, highs)}")
-        cut = self.cut(lows, highs) if self.cut else (Rejected(self, lows, highs), None, None)
-        return Prior(
-            self.names,
-            tuple((float(a), float(b)) for a, b in zip(lows, highs, strict=True)),
-            f"{self.description}, within {box_text(lows, highs)}",
-            *cut,
-        )
+            raise ValueError(f"the prior has no mass within {box}")
+        cut = self.cut(lows, highs) if self.cut else (partial(_rejection, self, box), None, None)
+        return Prior(self.names, box.pairs(), f"{self.description}, within {box}", *cut)
 
 
 def parse_prior(prior: Any) -> Prior:
@@ -136,8 +129,6 @@ def parse_prior(prior: Any) -> Prior:
         Prior(depth ~ uniform(200, 240), speed ~ gamma(9, scale=2))
         >>> prior.bounds
         ((200.0, 240.0), (0.0, None))
-        >>> prior.sample(3, random_state=0).shape
-        (3, 2)
     """
     if isinstance(prior, Prior):
         return prior
@@ -150,7 +141,7 @@ def parse_prior(prior: Any) -> Prior:
     if callable(getattr(prior, "sample", None)):
         return _from_object(prior, _seeded(prior.sample))
     if callable(getattr(prior, "rvs", None)):
-        return _from_object(prior, _Rvs(prior))
+        return _from_object(prior, partial(_draw_scipy, prior))
     if callable(prior):
         return _from_object(prior, _seeded(prior))
     raise TypeError(f"a prior must be {_FORMS}; got {type(prior).__name__}: {prior!r}")
@@ -158,25 +149,50 @@ def parse_prior(prior: Any) -> Prior:
 
 @dataclass(frozen=True)
 class _Marginal:
-    """One variable: its distribution, where its values lie, and how to write it."""
+    """One variable of a mapping: its distribution, given that it lies between two ends."""
 
     distribution: Any
     low: float
     high: float
     text: str
+    is_cut: bool = False
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        if self.is_cut:
+            start, mass, from_above = self._mass()
+            quantile = self.distribution.isf if from_above else self.distribution.ppf
+            values = quantile(start + mass * rng.uniform(size=n))
+        else:
+            values = self.distribution.rvs(size=n, random_state=rng)
         # Rounding can carry a draw past the end of its support, where a bounded model has no density.
-        return np.clip(self.distribution.rvs(size=n, random_state=rng), self.low, self.high)
+        return np.clip(values, self.low, self.high)
 
     def log_prob(self, values: np.ndarray) -> np.ndarray:
         discrete = hasattr(self.distribution, "logpmf")
-        return self.distribution.logpmf(values) if discrete else self.distribution.logpdf(values)
+        found = self.distribution.logpmf(values) if discrete else self.distribution.logpdf(values)
+        if not self.is_cut:
+            return found
+        inside = (values >= self.low) & (values <= self.high)
+        return np.where(inside, found - np.log(self._mass()[1]), -np.inf)
+
+    def _mass(self) -> tuple[float, float, bool]:
+        """Probability before the interval and inside it, both counted from above in an upper tail to stay exact."""
+        from_above = bool(self.distribution.cdf(self.low) > 0.5)
+        start, end = (
+            self.distribution.sf([self.high, self.low])
+            if from_above
+            else self.distribution.cdf([self.low, self.high])
+        )
+        if not end > start:
+            raise ValueError(
+                f"{self.text} has no mass between {self.low:.6g} and {self.high:.6g}; widen the range"
+            )
+        return float(start), float(end - start), from_above
 
 
 @dataclass(frozen=True)
 class _Independent:
-    marginals: tuple[_Marginal | CutMarginal, ...]
+    marginals: tuple[_Marginal, ...]
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         return np.column_stack([marginal.draw(n, rng) for marginal in self.marginals])
@@ -185,11 +201,8 @@ class _Independent:
         return np.sum([m.log_prob(column) for m, column in zip(self.marginals, rows.T, strict=True)], axis=0)
 
     def cut(self, low: np.ndarray, high: np.ndarray) -> tuple[Any, Any, Any]:
-        parts = tuple(
-            CutMarginal(marginal if isinstance(marginal, _Marginal) else marginal.whole, float(a), float(b))
-            for marginal, a, b in zip(self.marginals, low, high, strict=True)
-        )
-        inner = _Independent(parts)
+        ends = zip(self.marginals, low.tolist(), high.tolist(), strict=True)
+        inner = _Independent(tuple(replace(m, low=a, high=b, is_cut=True) for m, a, b in ends))
         return inner.draw, inner.log_prob, inner.cut
 
 
@@ -226,7 +239,9 @@ def _marginal(name: str, given: Any) -> _Marginal:
             )
         # Values with mass sit on the ends of a discrete support; half a step beyond, a bounded model can reach them.
         margin = 0.5 if hasattr(given, "logpmf") else 0.0
-        return _Marginal(given, float(low) - margin, float(high) + margin, _written(given))
+        arguments = [*map(repr, given.args), *(f"{key}={value!r}" for key, value in given.kwds.items())]
+        text = f"{given.dist.name}({', '.join(arguments)})"
+        return _Marginal(given, float(low) - margin, float(high) + margin, text)
     try:
         low, high = (float(end) for end in given)
     except (TypeError, ValueError):
@@ -239,43 +254,13 @@ def _marginal(name: str, given: Any) -> _Marginal:
     return _Marginal(stats.uniform(low, high - low), low, high, f"uniform({low:.17g}, {high:.17g})")
 
 
-def _written(frozen: Any) -> str:
-    arguments = [repr(value) for value in frozen.args]
-    arguments += [f"{key}={value!r}" for key, value in frozen.kwds.items()]
-    return f"{frozen.dist.name}({', '.join(arguments)})"
-
-
-@dataclass(frozen=True)
-class _Rvs:
-    """Draws of a joint ``scipy.stats`` distribution."""
-
-    distribution: Any
-
-    def __call__(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        # SciPy drops the axis of a single draw.
-        return np.reshape(self.distribution.rvs(size=n, random_state=rng), (n, -1))
-
-
-@dataclass(frozen=True)
-class _WithSeed:
-    draw: Callable[..., Any]
-
-    def __call__(self, n: int, rng: np.random.Generator) -> Any:
-        return self.draw(n, random_state=int(rng.integers(2**31)))
-
-
-def _seeded(draw: Callable[..., Any]) -> Callable[[int, np.random.Generator], Any]:
-    try:
-        parameters = inspect.signature(draw).parameters
-    except (TypeError, ValueError):
-        return draw
-    return _WithSeed(draw) if "random_state" in parameters else draw
-
-
 def _from_object(prior: Any, draw: Callable[[int, np.random.Generator], Any]) -> Prior:
     names = getattr(prior, "names", None)
     names = None if names is None else check_names(names, what="the prior")
-    return Prior(names, _bounds_of(prior, names), _described(prior), draw, _log_density(prior))
+    densities = (getattr(prior, name, None) for name in ("log_prob", "score_samples", "logpdf"))
+    # An address in memory is another one in the next session.
+    description = getattr(prior, "__qualname__", None) or re.sub(r" at 0x[0-9a-fA-F]+", "", repr(prior))
+    return Prior(names, _bounds_of(prior, names), description, draw, next(filter(callable, densities), None))
 
 
 def _bounds_of(prior: Any, names: Sequence[str] | None) -> tuple[Pair, ...] | None:
@@ -291,20 +276,34 @@ def _bounds_of(prior: Any, names: Sequence[str] | None) -> tuple[Pair, ...] | No
     return None if bounds is None else bounds.pairs()
 
 
-def _log_density(prior: Any) -> Callable[[np.ndarray], Any] | None:
-    for method in ("log_prob", "score_samples", "logpdf"):
-        found = getattr(prior, method, None)
-        if callable(found):
-            return found
-    return None
+def _seeded(draw: Callable[..., Any]) -> Callable[[int, np.random.Generator], Any]:
+    try:
+        parameters = inspect.signature(draw).parameters
+    except (TypeError, ValueError):
+        return draw
+    return partial(_draw_with_seed, draw) if "random_state" in parameters else draw
 
 
-def _described(prior: Any) -> str:
-    if hasattr(prior, "__qualname__"):
-        return prior.__qualname__
-    # An address in memory is another one in the next session.
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(prior))
+def _draw_with_seed(draw: Callable[..., Any], n: int, rng: np.random.Generator) -> Any:
+    return draw(n, random_state=int(rng.integers(2**31)))
 
 
-def _first_bad(rows: np.ndarray) -> str:
-    return str(rows[~np.isfinite(rows).all(axis=1)][0].tolist())
+def _draw_scipy(distribution: Any, n: int, rng: np.random.Generator) -> np.ndarray:
+    # SciPy drops the axis of a single draw.
+    return np.reshape(distribution.rvs(size=n, random_state=rng), (n, -1))
+
+
+def _rejection(prior: Prior, box: Bounds, n: int, rng: np.random.Generator) -> np.ndarray:
+    kept: list[np.ndarray] = []
+    n_kept = n_drawn = 0
+    while n_kept < n:
+        if n_drawn >= MAX_REJECTED:
+            raise ValueError(
+                f"only {n_kept} of {n_drawn} draws of the prior fall within {box}; give the prior as a mapping from "
+                "name to (low, high) or to a frozen scipy.stats distribution, which is cut exactly, or ask for fewer "
+                "rounds"
+            )
+        rows = prior.sample(10_000, rng)
+        kept.append(rows[box.contains(rows)])
+        n_kept, n_drawn = n_kept + len(kept[-1]), n_drawn + len(rows)
+    return np.concatenate(kept)[:n]

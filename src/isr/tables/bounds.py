@@ -15,7 +15,7 @@ Pair = tuple[float | None, float | None]
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """A closed box, one interval a column; ``-inf`` and ``inf`` are open ends.
+    """A closed box, one interval per column; ``-inf`` and ``inf`` are open ends.
 
     Args:
         low: Lower bound of each column.
@@ -23,13 +23,43 @@ class Bounds:
 
     Example:
         >>> box = Bounds((0.0, 200.0), (1.0, float("inf")))
-        >>> box.pairs()
-        ((0.0, 1.0), (200.0, None))
+        >>> str(box), box.pairs() == Bounds.from_pairs(box.pairs()).pairs()
+        ('[0, 1] x [200, inf]', True)
+        >>> box.pairs(), box.is_finite, box.contains(np.array([[0.5, 210.0], [2.0, 210.0]])).tolist()
+        (((0.0, 1.0), (200.0, None)), False, [True, False])
+        >>> box.widths
+        array([ 1., inf])
         >>> box.check(np.array([[0.5, 210.0]]), ("share", "depth"))
     """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
+
+    @classmethod
+    def from_pairs(cls, pairs: Sequence[Pair]) -> Bounds:
+        """Return the box of pairs ``(low, high)``, None for an open end."""
+        low, high = zip(*pairs, strict=True)
+        return cls(
+            tuple(-math.inf if a is None else float(a) for a in low),
+            tuple(math.inf if b is None else float(b) for b in high),
+        )
+
+    def __str__(self) -> str:
+        return " x ".join(f"[{a:.10g}, {b:.10g}]" for a, b in zip(self.low, self.high, strict=True))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no end is open."""
+        return bool(np.isfinite([*self.low, *self.high]).all())
+
+    @property
+    def widths(self) -> np.ndarray:
+        """How wide each interval is."""
+        return np.subtract(self.high, self.low)
+
+    def contains(self, rows: np.ndarray) -> np.ndarray:
+        """Return for each row whether it lies inside."""
+        return np.all((rows >= np.asarray(self.low)) & (rows <= np.asarray(self.high)), axis=1)
 
     def pairs(self) -> tuple[Pair, ...]:
         """Return ``(low, high)`` of each column, with None for an open end."""

@@ -1,20 +1,16 @@
 """Truncated rounds: simulate again where the last posterior lives, and keep what earlier rounds simulated there.
 
 Rows drawn from the prior inside a box follow the prior cut to that box, whichever round drew them. A model trained on
-them therefore learns the posterior cut to the box, exactly: no weights, no correction, as long as the box holds the
-posterior. This is truncated sequential inference (Deistler et al., 2022) with boxes as regions, because a box is
-what a bounded model respects exactly.
+them learns the posterior cut to the box, exactly, as long as the box holds the posterior: no weights, no correction
+(truncated sequential inference, Deistler et al. 2022, with boxes, because a bounded model never leaves a box).
 """
-
-from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from isr.posterior.priors import Prior
 from isr.posterior.simulation import Simulations
+from isr.tables.bounds import Bounds
 
 # The box of the draws, wider by this share of its width on either side: five standard deviations of a normal posterior.
 MARGIN = 0.25
@@ -23,40 +19,14 @@ N_DRAWS = 4000
 SETTLED = 0.8
 
 
-@dataclass(frozen=True)
-class Box:
-    """The region of x a round simulates in.
-
-    Args:
-        low: Lower end of each variable.
-        high: Upper end of each variable.
-    """
-
-    low: Float[np.ndarray, " d_x"]
-    high: Float[np.ndarray, " d_x"]
-
-    def contains(self, x: Float[np.ndarray, "n d_x"]) -> np.ndarray:
-        """Return for each row whether it lies inside."""
-        return np.all((x >= self.low) & (x <= self.high), axis=1)
-
-    @property
-    def bounds(self) -> list[tuple[float, float]]:
-        """``(low, high)`` of each variable."""
-        return [(float(a), float(b)) for a, b in zip(self.low, self.high, strict=True)]
-
-    def is_settled(self, inner: Box) -> bool:
-        """Return whether ``inner`` is hardly smaller."""
-        return bool(np.all(inner.high - inner.low > SETTLED * (self.high - self.low)))
-
-
-def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Box:
+def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Bounds:
     """Return the box around finite posterior draws, with a margin, cut to the prior's bounds.
 
     Example:
         >>> from isr.posterior.priors import parse_prior
         >>> draws = np.array([[0.25, 5.0], [0.75, 6.0]])
-        >>> box_around(draws, parse_prior({"a": (0, 1), "b": (5, 9)})).bounds
-        [(0.125, 0.875), (5.0, 6.25)]
+        >>> print(box_around(draws, parse_prior({"a": (0, 1), "b": (5, 9)})))
+        [0.125, 0.875] x [5, 6.25]
     """
     finite = draws[np.isfinite(draws).all(axis=1)]
     if not len(finite):
@@ -65,15 +35,19 @@ def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Box:
             "rows or a longer effort"
         )
     low, high = finite.min(axis=0), finite.max(axis=0)
-    margin = MARGIN * (high - low)
-    low, high = low - margin, high + margin
+    low, high = low - MARGIN * (high - low), high + MARGIN * (high - low)
     if prior.bounds is not None:
-        low = np.maximum(low, [-np.inf if a is None else a for a, _ in prior.bounds])
-        high = np.minimum(high, [np.inf if b is None else b for _, b in prior.bounds])
-    return Box(low, high)
+        whole = Bounds.from_pairs(prior.bounds)
+        low, high = np.maximum(low, whole.low), np.minimum(high, whole.high)
+    return Bounds(tuple(low.tolist()), tuple(high.tolist()))
 
 
-def inside(simulated: Simulations, box: Box) -> Simulations:
+def hardly_shrinks(before: Bounds, after: Bounds) -> bool:
+    """Return whether the box ``after`` is nearly as wide as ``before`` in every variable."""
+    return bool(np.all(after.widths > SETTLED * before.widths))
+
+
+def inside(simulated: Simulations, box: Bounds) -> Simulations:
     """Return the pairs whose x lies in the box."""
     kept = box.contains(simulated.x)
     return Simulations(simulated.x[kept], simulated.y[kept], simulated.prior, simulated.failures)

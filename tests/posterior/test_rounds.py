@@ -7,7 +7,8 @@ from scipy import stats
 
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import simulate
-from isr.posterior.truncation import Box, box_around, inside, joined
+from isr.tables.bounds import Bounds
+from isr.posterior.rounds import box_around, inside, joined
 
 PRIOR = {"depth": (200.0, 240.0), "speed": stats.norm(1500.0, 10.0)}
 
@@ -42,7 +43,7 @@ def test_a_prior_that_only_draws_is_cut_by_rejection_and_says_when_that_is_hopel
     prior = parse_prior(lambda n, rng: rng.normal(size=(n, 2)))
     rows = prior.within([0.0, -1.0], [1.0, 1.0]).sample(500, 0)
     assert np.all((rows >= [0, -1]) & (rows <= [1, 1]))
-    monkeypatch.setattr("isr.posterior.cut_priors.MAX_REJECTED", 20_000)
+    monkeypatch.setattr("isr.posterior.priors.MAX_REJECTED", 20_000)
     with pytest.raises(ValueError, match="mapping from name"):
         prior.within([9.0, 9.0], [9.1, 9.1]).sample(5, 0)
 
@@ -55,7 +56,7 @@ def test_an_empty_box_is_refused():
 def test_rows_kept_from_an_earlier_round_follow_the_prior_cut_to_the_box():
     whole = parse_prior({"a": (0.0, 1.0), "b": stats.norm()})
     first = simulate(whole, lambda x: x, 20_000, random_state=0)
-    box = Box(np.array([0.2, 0.0]), np.array([0.5, 1.0]))
+    box = Bounds((0.2, 0.0), (0.5, 1.0))
     cut = whole.within(box.low, box.high)
     both = joined([inside(first, box), simulate(cut, lambda x: x, 1000, random_state=1)], cut)
     assert len(both.x) > 2000
@@ -69,7 +70,7 @@ def test_the_box_holds_all_draws_and_leaves_out_those_that_are_not_finite():
     box = box_around(np.vstack([draws, [[np.nan, 0.0], [np.inf, 1.0]]]), parse_prior(lambda n, rng: None))
     assert np.all(box.contains(draws))
     assert np.all(np.isfinite(box.low))
-    assert np.all(box.high - box.low < 1.6 * np.ptp(draws, axis=0))
+    assert np.all(box.widths < 1.6 * np.ptp(draws, axis=0))
 
 
 def test_draws_that_are_all_infinite_are_told():

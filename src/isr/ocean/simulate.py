@@ -25,7 +25,7 @@ from isr.ocean.field import Engine, pressure
 from isr.ocean.modes import DEFAULT_MESH, Mesh
 from isr.ocean.swellex import FREQUENCIES, UniformPrior, swellex96
 from isr.posterior.progress import progress_bar
-from isr.posterior.simulation_folder import write_table
+from isr.posterior.simulation_folder import write_parquet
 from isr.tables.whole_files import make_folder, write_whole
 from isr.tables.workers import as_they_end
 
@@ -206,7 +206,7 @@ def _run_chunk(
         flat = pa.array(np.ascontiguousarray(part, dtype=np.float32).reshape(-1))
         columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     table = pa.table(columns)
-    write_whole(simulation.part(chunk), lambda hidden: write_table(table, hidden, compression="none"))
+    write_whole(simulation.part(chunk), lambda hidden: write_parquet(table, hidden, compression="none"))
     return rows
 
 

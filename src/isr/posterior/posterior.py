@@ -22,7 +22,7 @@ from isr.posterior.outliers import Likeness, TrainingRecord, warn_if_unlike
 from isr.posterior.posterior_tables import inference_data, observation_html, summary_table
 from isr.posterior.priors import Prior
 from isr.posterior.repeated import Product, combine
-from isr.posterior.resimulation import Resimulation, Simulator, resimulate
+from isr.posterior.simulators import Resimulation, Simulator, resimulate
 from isr.tables.names import check_names, quoted
 from isr.tables.tables import Columns, read_table
 

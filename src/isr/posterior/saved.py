@@ -12,7 +12,7 @@ from isr.posterior.extent import Extent
 from isr.posterior.maximum import Density
 from isr.posterior.outliers import TrainingRecord
 from isr.posterior.posterior import Posterior
-from isr.posterior.resimulation import Simulator
+from isr.posterior.simulators import Simulator
 from isr.tables.tables import Columns, read_row, read_table
 
 

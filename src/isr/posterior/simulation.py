@@ -17,10 +17,10 @@ import joblib
 import numpy as np
 from jaxtyping import Float, Num
 
-from isr.posterior.evaluation import Simulator, check_widths, evaluate
 from isr.posterior.priors import Prior, parse_prior
 from isr.posterior.progress import progress_bar
 from isr.posterior.simulation_folder import Chunk, SimulationFolder
+from isr.posterior.simulators import Simulator, check_widths, evaluate
 from isr.tables.workers import as_they_end
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Simulations:
     """Pairs of parameters and observations, without those that failed.
 
     Args:
-        x: Parameters, one draw from the prior a row.
+        x: Parameters, drawn from the prior, as rows.
         y: Their observations, complex if the simulator's are.
         prior: What x was drawn from.
         failures: Parameters of the failed simulations by number of the draw, with a last column ``reason``.
@@ -80,15 +80,16 @@ def simulate(
     folder: str | Path | None = None,
     progress: bool | None = None,
 ) -> Simulations:
-    """Draw ``n`` rows from ``prior`` and simulate y for each.
+    """Draw ``n`` rows of parameters from the prior and simulate an observation for each.
 
-    A simulation that raises or gives a value that is not finite is left out, and told of in a
-    `FailedSimulationsWarning`. If a whole chunk raises, its rows are tried one by one.
+    A chunk of rows in which the simulator raises is tried again row by row. What still fails, or is not finite, is left
+    out and counted in a warning.
 
     Args:
-        prior: In any form that `parse_prior` takes.
-        simulator: Takes rows of x and returns as many rows of y, or one number a row; real or complex.
-        n: Number of draws.
+        prior: Anything `parse_prior` takes.
+        simulator: Rows of x ``(n, d_x)`` to rows of y ``(n, d_y)``, or to one number per row; real or complex, without
+            observation noise. It travels to the workers, and must give the same rows whatever chunk they come in.
+        n: Draws, failures included.
         random_state: Seed of every draw.
         n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
         chunk_size: Rows the simulator gets at a time.
@@ -112,10 +113,10 @@ def simulate(
     names = _names(prior, draw(0, 1).shape[1])
     if "reason" in names:
         raise ValueError("'reason' names the column that says why a simulation failed; rename this variable")
-    store = None
+    store, chunks = None, {}
     if folder is not None:
         store = SimulationFolder.claim(folder, _manifest(prior, simulator, seed, chunk_size, names))
-    chunks = _reuse(store, sizes, draw)
+        chunks = _kept(store, sizes, draw)
     todo = [number for number in range(len(sizes)) if number not in chunks]
     jobs = (joblib.delayed(_run)(draw, simulator, number, sizes[number]) for number in todo)
     with progress_bar(len(todo), "simulations", progress) as advance:
@@ -140,11 +141,9 @@ def _run(
     return number, Chunk(x, *evaluate(simulator, x))
 
 
-def _reuse(
-    store: SimulationFolder | None, sizes: list[int], draw: Callable[[int, int], np.ndarray]
+def _kept(
+    store: SimulationFolder, sizes: list[int], draw: Callable[[int, int], np.ndarray]
 ) -> dict[int, Chunk]:
-    if store is None:
-        return {}
     read = ((number, store.read(number, size)) for number, size in enumerate(sizes))
     chunks = {number: chunk for number, chunk in read if chunk is not None}
     for number, chunk in list(chunks.items())[:1]:
@@ -163,33 +162,30 @@ def _gather(chunks: list[Chunk], prior: Prior) -> Simulations:
     failed = np.flatnonzero([reason is not None for reason in reasons])
     failures = pd.DataFrame(x[failed], index=failed, columns=list(_names(prior, x.shape[1])))
     failures["reason"] = [reasons[row] for row in failed]
-    _report(failures, len(x), x.shape[1])
+    _warn_of_failures(failures, len(x), x.shape[1])
     check_widths({chunk.y.shape[1] for chunk in chunks if chunk.y.size})
     width = max(chunk.y.shape[1] for chunk in chunks)
     y = np.concatenate([chunk.y if chunk.y.size else np.empty((len(chunk.x), width)) for chunk in chunks])
     return Simulations(np.delete(x, failed, axis=0), np.delete(y, failed, axis=0), prior, failures)
 
 
-def _report(failures: pd.DataFrame, n: int, n_columns: int) -> None:
+def _warn_of_failures(failures: pd.DataFrame, n: int, n_columns: int) -> None:
+    counts = failures["reason"].value_counts()
+    reasons = ", ".join(f"{reason} ({count} times)" for reason, count in counts.head(3).items())
+    reasons += f" and {len(counts) - 3} other reasons" if len(counts) > 3 else ""
     if len(failures) == n:
         raise ValueError(
-            f"all {n} simulations failed: {_summary(failures)}. The simulator gets rows of x, shape "
+            f"all {n} simulations failed: {reasons}. The simulator gets rows of x, shape "
             f"(n, {n_columns}), and returns n rows of y; wrap one for a single vector: "
             "lambda rows: np.array([simulator(row) for row in rows])"
         )
     if len(failures):
         warnings.warn(
-            f"{len(failures)} of {n} simulations failed and were left out: {_summary(failures)}; "
+            f"{len(failures)} of {n} simulations failed and were left out: {reasons}; "
             "see failures for their parameters",
             FailedSimulationsWarning,
             stacklevel=4,
         )
-
-
-def _summary(failures: pd.DataFrame) -> str:
-    counts = failures["reason"].value_counts()
-    shown = ", ".join(f"{reason} ({count} times)" for reason, count in counts.head(3).items())
-    return shown if len(counts) <= 3 else f"{shown} and {len(counts) - 3} other reasons"
 
 
 def _names(prior: Prior, n_columns: int) -> tuple[str, ...]:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from isr.tables.extras import need
 from isr.tables.whole_files import make_folder, write_whole
 
 _MANIFEST = "manifest.json"
@@ -43,7 +42,8 @@ class SimulationFolder:
 
     @classmethod
     def claim(cls, path: str | Path, wanted: dict[str, Any]) -> SimulationFolder:
-        """Return the folder, made if missing, once it is known to hold no other simulation than ``wanted``."""
+        """Return the folder, made if missing; a `ValueError` says where it holds another simulation than ``wanted``."""
+        need("pyarrow")
         folder = cls(Path(path))
         make_folder(folder.path)
         wanted = json.loads(json.dumps(wanted))
@@ -67,9 +67,10 @@ class SimulationFolder:
 
     def read(self, number: int, n_rows: int) -> Chunk | None:
         """Return the first rows of a chunk; None if its file is missing, damaged or too short."""
+        pyarrow, parquet = need("pyarrow"), need("pyarrow.parquet")
         try:
-            table = pq.read_table(self._part(number), page_checksum_verification=True)
-        except (OSError, pa.ArrowInvalid):
+            table = parquet.read_table(self._part(number), page_checksum_verification=True)
+        except (OSError, pyarrow.ArrowInvalid):
             return None
         if table.num_rows < n_rows:
             return None
@@ -82,19 +83,20 @@ class SimulationFolder:
 
     def write(self, number: int, chunk: Chunk, names: Sequence[str]) -> None:
         """Write a chunk, one column for each variable."""
+        pyarrow = need("pyarrow")
         columns = {f"x.{name}": column for name, column in zip(names, chunk.x.T, strict=True)}
         columns |= {f"y.{i + 1}": column for i, column in enumerate(np.real(chunk.y).T)}
         if np.iscomplexobj(chunk.y):
             columns |= {f"im(y).{i + 1}": column for i, column in enumerate(np.imag(chunk.y).T)}
-        arrays = {key: pa.array(np.ascontiguousarray(column)) for key, column in columns.items()}
-        table = pa.table(arrays | {"reason": pa.array(chunk.reasons, pa.string())})
-        write_whole(self._part(number), lambda hidden: write_table(table, hidden))
+        arrays = {key: pyarrow.array(np.ascontiguousarray(column)) for key, column in columns.items()}
+        table = pyarrow.table(arrays | {"reason": pyarrow.array(chunk.reasons, pyarrow.string())})
+        write_whole(self._part(number), lambda hidden: write_parquet(table, hidden))
 
     def _part(self, number: int) -> Path:
         return self.path / f"part-{number:06d}.parquet"
 
     def _manifest(self) -> dict[str, Any] | None:
-        """What was asked for; None where there is no manifest, nothing in it where it is damaged."""
+        """What was asked for; None where there is no manifest, empty where it is damaged."""
         try:
             content = json.loads((self.path / _MANIFEST).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -111,13 +113,15 @@ def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
     return "; ".join(f"{key}: there {found.get(key)!r}, asked {wanted[key]!r}" for key in differing)
 
 
-def write_table(table: pa.Table, path: Path, **options: Any) -> None:
-    """Write a table as Parquet with a checksum for each page, so that damage is seen when it is read."""
-    words: Any = [name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)]
+def write_parquet(table: Any, path: Path, **options: Any) -> None:
+    """Write an Arrow table as Parquet with a checksum for each page, so that damage is seen when it is read."""
+    words = [field.name for field in table.schema if str(field.type) == "string"]
     # A dictionary of numbers that hardly ever repeat makes a file half as large again.
-    pq.write_table(table, str(path), write_page_checksum=True, use_dictionary=words, **options)
+    need("pyarrow.parquet").write_table(
+        table, str(path), write_page_checksum=True, use_dictionary=words, **options
+    )
 
 
-def _values(table: pa.Table, start: str) -> np.ndarray:
+def _values(table: Any, start: str) -> np.ndarray:
     columns = [table[name].to_numpy() for name in table.column_names if name.startswith(start)]
     return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))

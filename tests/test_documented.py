@@ -25,7 +25,7 @@ WITHOUT_EXAMPLE = {
     "isr.equations.functions.Phi.fdiff": "SymPy calls it",
     "isr.equations.functions.PhiInverse.fdiff": "SymPy calls it",
     "isr.equations.twins.Block": "made by `extract`, whose example shows it",
-    "isr.posterior.maximum.find_maximum": "stands behind `Posterior.map`",
+    "isr.posterior.maximum": "stands behind `Posterior.map`",
     "isr.posterior.references.nuts": "compiles for ten seconds; its tests run it",
     "isr.posterior.repeated.Product": "stands behind `Posterior` of several observations",
     "isr.posterior.repeated.combine": "stands behind `Posterior` of several observations",

@@ -176,3 +176,6 @@ def test_estimators_and_reports_take_no_dates_for_numbers():
     ):
         with pytest.raises(TypeError, match=r"'when' of .* holds dates or times"):
             attempt()
+    for y in (days["when"], days["when"].to_numpy(), days.to_numpy() - days.to_numpy()[0]):
+        with pytest.raises(TypeError, match="of y holds dates or times"):
+            isr.EQLRegressor().fit(np.ones((50, 1)), y)

@@ -12,6 +12,9 @@ import pytest
 import sympy
 
 import isr
+from isr.bijections.affine import Bounded, Standardise
+from isr.bijections.chain import Chain
+from isr.bijections.flow import Flow
 from isr.cli.models import front_of, open_model
 from isr.equations.check import CheckResult, CheckRow
 from isr.posterior.extent import OutsideDataWarning
@@ -164,6 +167,21 @@ def test_a_posterior_as_json_agrees_with_its_draws(run, models):
     ]
     assert found["unlike_training_data"] is False
     assert [row["mean"] for row in found["summary"]] == pytest.approx(drawn.mean().to_list())
+
+
+def test_a_densest_point_that_is_a_spike_is_told_in_words(run, tmp_path):
+    steps = (Bounded((0.0, 0.0), (1.0, 1.0)), Standardise((0.0, 0.0), (1.0, 2.0)))
+    save_bundle(
+        Bundle(Flow(Chain(steps), noise=(0.1,)), ("depth", "angle"), ("seen",)), tmp_path / "spiked.isr"
+    )
+    told = "the density rises towards the .* bound of angle"
+    _, out, _ = run("posterior", tmp_path / "spiked.isr", "--y", "seen=0")
+    assert re.search(rf"no densest point \(map\): {told}", out)
+    (found,) = json.loads(run("posterior", tmp_path / "spiked.isr", "--y", "seen=0", "--json").out)[
+        "posteriors"
+    ]
+    assert re.match(told, found["map_note"])
+    assert "map" not in found["summary"][0]
 
 
 def test_a_posterior_goes_to_arviz_parquet_and_a_picture(run, models, tmp_path):

@@ -162,6 +162,7 @@ DIFFERENT = {
     "a small term more": (X[0] + 0.01 * sp.sin(X[1]), X[0], ANY),
     "another power": (X[0] ** 2, X[0] ** 3, ANY),
     "a root of one factor only": (sp.sqrt(X[0] * X[1]), sp.sqrt(X[0]) * X[1], POSITIVE),
+    "a sine and its series near zero": (sp.sin(X[0]), X[0] - X[0] ** 3 / 6, 1e-4 * ANY),
     "another phase": (sp.sin(X[0] + 1.3), sp.cos(X[0]), ANY),
 }
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from isr.report import write_report
-from report.report_models import PAGES, hostile
+from report.report_models import PAGES, hostile, spiked
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -30,7 +30,7 @@ def page_of(tmp_path_factory):
 
     def path(name):
         if name not in written:
-            make = {**PAGES, "hostile": hostile}[name]
+            make = {**PAGES, "hostile": hostile, "spiked": spiked}[name]
             data = make()
             written[name] = (write_report(data, tmp_path_factory.mktemp("report") / f"{name}.html"), data)
         return written[name]

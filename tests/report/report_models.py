@@ -9,6 +9,7 @@ import pandas as pd
 
 from isr.bijections.affine import Bounded, Standardise
 from isr.bijections.build import Architecture, build_flow
+from isr.bijections.chain import Chain
 from isr.bijections.coupling import Coupling
 from isr.bijections.eql import EQL
 from isr.bijections.flow import Flow
@@ -98,6 +99,13 @@ def bounded():
     box = Bounded((0.0, None), (1.0, None))
     flow = build_flow(jax.random.key(4), 2, condition_dim=1, bounds=box, architecture=SHAPE)
     return gather(flow, checks=False, y_star=[0.3])
+
+
+def spiked():
+    """The density of angle rises without end to both of its bounds."""
+    steps = (Bounded((0.0, 0.0), (1.0, 1.0)), Standardise((0.0, 0.0), (1.0, 2.0)))
+    flow = Flow(Chain(steps), noise=(0.1,))
+    return gather(Bundle(flow, ("depth", "angle"), ("seen",)), checks=False, y_star=[0.0])
 
 
 def many():

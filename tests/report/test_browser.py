@@ -9,6 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from isr.equations import extract
+from isr.posterior.maximum import reach
+from isr.posterior.posterior import Posterior
 from isr.problems import kinematics
 from report.report_models import HOSTILE, PAGES
 
@@ -101,8 +103,23 @@ def test_draws_and_mode_are_those_of_the_model(open_page, name):
     assert_allclose(
         found["density"], data.model.log_prob(np.array([found["mode"]]), y)[0], rtol=1e-9, atol=1e-9
     )
-    ordinary = np.all(np.abs(found["noise"]) <= 3, axis=1)
+    ordinary = np.linalg.norm(found["noise"], axis=1) < reach(data.model.bijection.dim)
     assert found["density"] >= np.max(data.model.log_prob(found["x"][ordinary], y)) - 1e-9
+
+
+@pytest.mark.parametrize("name", ["arm", "joint", "bounded"])
+def test_the_mode_is_the_one_python_gives(open_page, name):
+    page, data = open_page(name)
+    found = shown_draws(page)
+    assert_allclose(found["mode"], Posterior(data.model, found["y"]).map(), atol=1e-5)
+
+
+def test_a_mode_that_is_a_spike_is_told_in_words(open_page):
+    page, data = open_page("spiked")
+    posterior = Posterior(data.model, [0.0], x_names=data.x_names)
+    assert "bound of angle" in posterior.map_note
+    assert page.locator("#map-note").inner_text() == f"No densest point: {posterior.map_note}."
+    assert page.locator("#summary-body tr:nth-child(2) td").all_inner_texts()[0] == "–"
 
 
 @pytest.mark.parametrize("name", ["arm", "bounded"])

@@ -83,6 +83,8 @@ def posterior(
     for one, rows in zip(posteriors, summaries, strict=True):
         heading(str(one))
         table(rows)
+        if one.map_note:
+            typer.echo(f"no densest point (map): {one.map_note}")
     for path in (out, plot):
         if path is not None:
             typer.echo(f"written: {path}")
@@ -178,7 +180,9 @@ def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict
     values = values[np.isfinite(values).all(axis=1)]
     if not len(values):
         raise ValueError("none of the draws is finite; check the measurement, or fit the model again")
-    rows = summary_table(values, posterior.x_names, hdi=hdi).assign(map=posterior.map())
+    rows = summary_table(values, posterior.x_names, hdi=hdi)
+    if not posterior.map_note:
+        rows = rows.assign(map=posterior.map())
     units = {"unit": [posterior.units.get(name, "") for name in rows.index]} if posterior.units else {}
     return rows.assign(**units).reset_index().to_dict("records")
 
@@ -190,6 +194,7 @@ def _as_data(posterior: Posterior, rows: list[dict[str, Any]], n: int) -> dict[s
         "n_observations": posterior.n_observations,
         "n": n,
         "summary": rows,
+        "map_note": posterior.map_note or None,
         "unlike_training_data": None if like is None else like.unusual,
         "p_value": None if like is None else like.p_value,
         "share_outside_training_rows": posterior.share_outside,

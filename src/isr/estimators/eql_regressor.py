@@ -121,7 +121,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         checked: Any = validate_data(
             self,
             without_times(X),
-            y,
+            without_times(y, what="y"),
             dtype=np.float64,
             multi_output=True,
             y_numeric=True,

@@ -37,6 +37,15 @@ class Coordinates:
         mean, scale = self.base()
         return self.flow.inverse(mean + scale * points, self.y)[0]
 
+    def density(
+        self, points: Float[np.ndarray, "n d_x"]
+    ) -> tuple[Float[np.ndarray, "n d_x"], Float[np.ndarray, " n"]]:
+        """Return the rows of x that coordinates stand for, and their log-density where the coordinates are normal."""
+        mean, scale = self.base()
+        x, log_det = self.flow.inverse(mean + scale * points, self.y)
+        constant = 0.5 * points.shape[1] * np.log(2 * np.pi) + np.log(scale).sum()
+        return x, -0.5 * np.sum(points**2, axis=1) - log_det - constant
+
     def base(self) -> tuple[Float[np.ndarray, " d_x"], Float[np.ndarray, " d_x"]]:
         """Return mean and standard deviation of the flow's latent, which make it standard normal."""
         mean, scale = np.zeros(self.flow.dim), np.ones(self.flow.dim)

@@ -1,6 +1,11 @@
-"""The densest point of a posterior, by the gradient of the model's own equations."""
+"""The densest point of a posterior where its mass is, or a sentence where it has none.
 
-from collections.abc import Callable
+A model may have thin spikes of density at a bound that hardly a draw meets. An end of the search counts only where the
+draws around it are about as dense; the page of a report follows the same steps (`report/assets/worker.js`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -8,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize
+from scipy.special import ndtri
 from scipy.stats import chi2
 
+from isr.bijections.affine import Bounded
 from isr.bijections.flow import Flow
 from isr.bijections.inputs import with_inputs
 from isr.bijections.parameters import cast
@@ -18,11 +24,22 @@ from isr.bijections.programs import compiled
 from isr.posterior.coordinates import Coordinates
 
 REACH = 0.98
-"""The maximum is sought in the ball of the latent that holds this share of all draws; beyond, where hardly a draw goes,
-a model may have spikes that no data ever spoke against, in the corners of a box above all."""
-N_STARTS = 4
-# What stands for "no density here" in the search, where an infinity would end it.
-NOWHERE = 1e12
+"""The maximum is sought in the ball of the latent that holds this share of all draws."""
+N_POINTS = 2048
+# The search starts at the densest draws and, for these may all lie in one spike, at the first ones too.
+N_DENSEST = 4
+N_FIRST = 12
+NEIGHBOURS = 0.05
+"""Share of the draws, the nearest ones, that are compared with an end of the search."""
+N_STEPS = 200
+LONGEST_STEP = 0.5
+AT_BOUND = 1e-9
+# A bound is named where the spike is this near to it, in widths between bounds or from the median of the draws.
+NEAR_BOUND = 0.02
+
+
+class SpikeWarning(UserWarning):
+    """The densest point of a posterior lies in a spike that hardly a draw meets, so it is not given."""
 
 
 class Density(Protocol):
@@ -33,62 +50,206 @@ class Density(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Maximum:
+    """The densest point, or why there is none.
+
+    Args:
+        x: The point; ``None`` where the density says nothing of where mass is.
+        note: The reason, one sentence; empty where there is a point.
+    """
+
+    x: Float[np.ndarray, " d_x"] | None
+    note: str = ""
+
+
+def normal_points(n: int, dim: int) -> Float[np.ndarray, "n dim"]:
+    """Return fixed standard-normal rows, the same in every language: hashed counters through the normal quantile.
+
+    Example:
+        >>> normal_points(2, 2).round(4).tolist()
+        [[-0.2738, 1.039], [0.4801, -0.0033]]
+    """
+    v = np.arange(1, n * dim + 1, dtype=np.uint32) * np.uint32(0x9E3779B9)
+    v = (v ^ (v >> np.uint32(16))) * np.uint32(0x21F0AAAD)
+    v = (v ^ (v >> np.uint32(15))) * np.uint32(0x735A2D97)
+    v = v ^ (v >> np.uint32(15))
+    return ndtri((v + 0.5) / 2.0**32).reshape(n, dim)
+
+
 def find_maximum(
     flow: Flow,
     y: Float[np.ndarray, "k d_y"],
     coordinates: Coordinates,
-    starts: Float[np.ndarray, "m d_x"],
+    names: Sequence[str],
+    *,
+    draws: Float[np.ndarray, "m d_x"] | None = None,
+    log_prob: Callable[[np.ndarray], np.ndarray] | None = None,
     prior: Density | None = None,
-) -> Float[np.ndarray, " d_x"]:
-    """Return the x that maximises ``Σ log p(x | y_i) + (1 - k) log p(x)``, found by L-BFGS in double precision.
+) -> Maximum:
+    """Return the x that maximises ``Σ log p(x | y_i) + (1 - k) log p(x)`` among the maxima that carry mass.
 
-    The search runs in ``coordinates``, so it never leaves the bounds. With one observation it stays within `REACH`; the
-    product of several may lie anywhere in them.
+    BFGS in double precision climbs in ``coordinates``, so it never leaves the bounds; with one observation it stays
+    within `REACH`. An end carries mass where half of the nearest 5 % of the draws are at most
+    ``chi2.ppf(0.5, d) / 2`` nats less dense, as around the mode of a normal law of d variables.
 
     Args:
         flow: The model.
         y: Observations as rows.
         coordinates: Where to search.
-        starts: Draws, the densest first; the search begins at the first few within reach, and the best end counts.
+        names: Of the variables, for the note.
+        draws: Finite draws; left out where the coordinates' own normal law gives them.
+        log_prob: Log-density of rows of x, with ``draws``.
         prior: Needed where there are several observations.
     """
-    points, _ = coordinates.of(starts)
+    own = coordinates.flow is flow and len(y) == 1
+    if own or draws is None or log_prob is None:
+        points = normal_points(N_POINTS, flow.dim)
+        x, density = coordinates.density(points)
+    else:
+        (points, _), x, density = coordinates.of(draws), draws, log_prob(draws)
+    finite = np.isfinite(points).all(axis=1) & np.isfinite(x).all(axis=1) & np.isfinite(density)
+    points, x, density = points[finite], x[finite], density[finite]
+    radius = reach(flow.dim) if len(y) == 1 else np.inf
+    inside = np.flatnonzero(np.linalg.norm(points, axis=1) < radius)
+    if not len(inside):
+        raise ValueError("no draw of the posterior has finite coordinates; is the model fitted?")
+    densest = inside[np.argsort(-density[inside], kind="stable")][:N_DENSEST]
+    starts = list(dict.fromkeys([*densest.tolist(), *inside[:N_FIRST].tolist()]))
     with jax.enable_x64(True):
-        objective = _objective(flow, y, coordinates, prior, 1e-4 * starts.std(axis=0) + 1e-12)
-        points = points[np.isfinite(points).all(axis=1)]
-        radius = float(np.sqrt(chi2.ppf(REACH, points.shape[1]))) if len(y) == 1 else np.inf
-        points = points[np.linalg.norm(points, axis=1) < radius][:N_STARTS]
-        if not len(points):
-            raise ValueError("no draw of the posterior has finite coordinates; is the model fitted?")
-        found = [_climb(objective, point, radius) for point in points]
-        return min(found, key=lambda end: end[0])[1]
+        objective = _objective(flow, y, coordinates, prior, 1e-4 * x.std(axis=0) + 1e-12)
+        ends = np.stack([_climb(objective, points[start], radius) for start in starts])
+    if own or log_prob is None:
+        end_x, end_density = coordinates.density(ends)
+    else:
+        end_x = coordinates.back(ends)
+        end_density = log_prob(end_x)
+    bounds = bounds_of(flow)
+    order = np.argsort(-np.where(np.isnan(end_density), -np.inf, end_density), kind="stable")
+    for i in order:
+        if not _at_bound(end_x[i], bounds, AT_BOUND * _widths(bounds, x)) and _carries_mass(
+            ends[i], float(end_density[i]), points, density
+        ):
+            return Maximum(end_x[i])
+    return Maximum(None, _note(end_x[order[0]], bounds, x, names))
 
 
-def _climb(objective: Callable[..., Any], point: np.ndarray, radius: float) -> tuple[float, np.ndarray]:
-    """Return the least value reached from ``point`` inside the ball, and its x.
+def reach(dim: int) -> float:
+    """Return the radius of the ball of the latent in which one posterior is searched."""
+    return float(np.sqrt(chi2.ppf(REACH, dim)))
+
+
+def slack(dim: int) -> float:
+    """Return by how much (nats) a maximum may be denser than the draws around it."""
+    return float(chi2.ppf(0.5, dim) / 2)
+
+
+def _carries_mass(end: np.ndarray, height: float, points: np.ndarray, density: np.ndarray) -> bool:
+    distance = np.sum((points - end) ** 2, axis=1)
+    nearest = np.argsort(distance, kind="stable")[: max(1, int(NEIGHBOURS * len(points)))]
+    return bool(height - np.median(density[nearest]) <= slack(points.shape[1]))
+
+
+Bounds = list[tuple[float | None, float | None]]
+
+
+def bounds_of(flow: Flow) -> Bounds:
+    """Return lower and upper bound of every variable, ``None`` where it is open."""
+    first = flow.steps[0]
+    if not isinstance(first, Bounded):
+        return [(None, None)] * flow.dim
+    ends = zip(first.low[: flow.dim], first.high[: flow.dim], strict=True)
+    return [tuple(None if end is None else float(end) for end in pair) for pair in ends]  # type: ignore[misc]
+
+
+def _widths(bounds: Bounds, x: np.ndarray) -> np.ndarray:
+    """How far apart bounds are, or where one is open how far from it the median of the draws is."""
+    middle = np.median(x, axis=0)
+    widths = [
+        high - low if low is not None and high is not None
+        else m - low if low is not None
+        else high - m if high is not None
+        else 0.0
+        for (low, high), m in zip(bounds, middle, strict=True)
+    ]  # fmt: skip
+    return np.asarray(widths, dtype=float)
+
+
+def _at_bound(x: np.ndarray, bounds: Bounds, room: np.ndarray) -> list[tuple[int, str, float]]:
+    """The bounds that x is nearer to than ``room``: variable, which of the two, and the bound."""
+    found = []
+    for i, (low, high) in enumerate(bounds):
+        if low is not None and x[i] - low < room[i]:
+            found.append((i, "lower", low))
+        elif high is not None and high - x[i] < room[i]:
+            found.append((i, "upper", high))
+    return found
+
+
+def _note(x: np.ndarray, bounds: Bounds, draws: np.ndarray, names: Sequence[str]) -> str:
+    at = _at_bound(x, bounds, NEAR_BOUND * _widths(bounds, draws))
+    if not at:
+        return (
+            "the density has a thin spike that hardly a draw meets, so its densest point does not say where the mass "
+            "is; quote mean and interval"
+        )
+    where = " and ".join(f"the {side} bound of {names[i]} ({bound:.6g})" for i, side, bound in at)
+    return (
+        f"the density rises towards {where}, where hardly a draw falls, so its densest point does not say where the "
+        "mass is; quote mean and interval"
+    )
+
+
+def _climb(objective: Callable[..., Any], point: np.ndarray, radius: float) -> np.ndarray:
+    """Return the end of an ascent by BFGS from ``point`` inside the ball.
 
     The search is free in u, with ``e = u / sqrt(1 + |u|² / radius²)``: u covers the space while e stays in the ball.
+    Steps are short and always upwards, so that the ascent does not leap into a spike elsewhere.
     """
 
-    def inside(u: np.ndarray) -> tuple[np.ndarray, float]:
-        shrink = 1 / np.sqrt(1 + np.sum(u**2) / radius**2)
-        return u * shrink, shrink
+    def inside(u: np.ndarray) -> np.ndarray:
+        return u / np.sqrt(1 + np.sum(u**2) / radius**2)
 
     def value_and_slope(u: np.ndarray) -> tuple[float, np.ndarray]:
-        e, shrink = inside(u)
-        value, slope, _ = objective(e)
+        shrink = 1 / np.sqrt(1 + np.sum(u**2) / radius**2)
+        e = u * shrink
+        value, slope = objective(e)
         return value, shrink * (slope - e * (e @ slope) / radius**2)
 
-    start = point / np.sqrt(1 - np.sum(point**2) / radius**2)
-    options = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8}
-    end = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options)
-    return float(end.fun), objective(inside(end.x)[0])[2]
+    u = point / np.sqrt(1 - np.sum(point**2) / radius**2)
+    value, slope = value_and_slope(u)
+    inverse = np.eye(len(u))
+    for _ in range(N_STEPS):
+        step = inverse @ slope
+        if not step @ slope > 0:
+            inverse, step = np.eye(len(u)), slope
+        step *= min(1.0, LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
+        for _ in range(30):
+            new_value, new_slope = value_and_slope(u + step)
+            if new_value >= value + 1e-4 * (step @ slope):
+                break
+            step = step / 2
+        else:
+            break
+        change, gain = slope - new_slope, new_value - value
+        u, value, slope = u + step, new_value, new_slope
+        if np.linalg.norm(slope) < 1e-9 or (gain < 1e-14 * (1 + abs(value)) and np.linalg.norm(step) < 1e-10):
+            break
+        along = step @ change
+        if along > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+            turned = inverse @ change
+            inverse = (
+                inverse
+                + (1 + change @ turned / along) * np.outer(step, step) / along
+                - (np.outer(turned, step) + np.outer(step, turned)) / along
+            )
+    return inside(u)
 
 
 def _objective(
     flow: Flow, y: np.ndarray, coordinates: Coordinates, prior: Density | None, steps: np.ndarray
-) -> Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]:
-    """Minus the log-density up to a constant, its gradient and x, as functions of the coordinates."""
+) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    """The log-density up to a constant and its gradient, as functions of the coordinates."""
     is_own = coordinates.flow is flow and len(y) == 1
     model = None if is_own else cast(with_inputs(flow, np.float64), jnp.float64)
     inner = cast(with_inputs(coordinates.flow, np.float64), jnp.float64)
@@ -97,15 +258,15 @@ def _objective(
     program = compiled(_value_and_slope, (model, inner))
     step = partial(program, model, inner, np.asarray(y), at, np.asarray(mean), np.asarray(scale))
 
-    def objective(e: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def objective(e: np.ndarray) -> tuple[float, np.ndarray]:
         value, x, gradient = map(np.asarray, step(e, None))
         if prior is not None and len(y) > 1:
             log_prior, slope = _slope_of_prior(prior, x, steps)
             value = value + (1 - len(y)) * log_prior
             gradient = np.asarray(step(e, (1 - len(y)) * slope)[2])
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            return NOWHERE, np.zeros_like(e), x
-        return -float(value), -gradient, x
+            return -np.inf, np.zeros_like(e)
+        return float(value), gradient
 
     return objective
 

@@ -27,6 +27,7 @@ TOLERANCE = 0.02
 _DUST = 1e-6
 IDENTICAL = 1e-9
 LEAST_ROWS = 50
+FAR = 3.0
 # SymPy's own annotations lose the type of an expression at every step.
 Expression = Any
 _TOO_LONG = 2000
@@ -141,11 +142,14 @@ def _evaluate(expr: Expression, names: Sequence[sp.Symbol], data: np.ndarray) ->
 def _are_identical(
     f: list[Expression], t: list[Expression], names: Sequence[sp.Symbol], data: np.ndarray
 ) -> bool:
-    """Whether both give the same numbers to nine digits, on the data and half as far out again where both are finite.
+    """Whether both give the same numbers to nine digits, on the data and farther out where both are finite.
 
-    Forms that no normal form brings together (``log a + log b`` and ``log ab``) are told by this.
+    Forms that no normal form brings together (``log a + log b`` and ``log ab``) are told by this. Data near zero, where
+    a function and its series are one, are also stretched until each column reaches `FAR`.
     """
-    for rows in (data, 1.5 * data):
+    largest = np.abs(data).max(axis=0)
+    stretch = FAR / np.where((largest > 0) & (largest < FAR), largest, FAR)
+    for rows in (data, 1.5 * data, stretch * data):
         for one, other in zip(f, t, strict=True):
             found, true = _evaluate(one, names, rows), _evaluate(other, names, rows)
             both = np.isfinite(found) & np.isfinite(true)

@@ -12,6 +12,7 @@ import numpy as np
 from isr.bijections.affine import Inverted, Standardise
 from isr.bijections.flow import Flow
 from isr.equations import Expressions
+from isr.posterior.maximum import bounds_of, reach, slack
 from isr.posterior.outliers import TrainingRecord
 from isr.report.contents import ReportData
 from isr.report.payload import packed, rounded
@@ -37,6 +38,7 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
         "x": _variables(expressions.x_names, data.units, x_rows),
         "y": [] if y_rows is None else _variables(expressions.y_names, data.units, y_rows),
         "nLatent": flow.bijection.dim,
+        "search": _search(flow, expressions.x_names),
         "source": packed(as_script(expressions.code("javascript"))),
         "scene": scene,
         "training": None if data.training is None else _record(data.training),
@@ -53,6 +55,17 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
         if data.y is not None:
             payload["rows"]["y"] = rounded(data.y[some], 8)
     return payload
+
+
+def _search(flow: Flow, names: Sequence[str]) -> dict[str, Any]:
+    """What the page needs to seek the densest point as `isr.posterior.maximum` does."""
+    dim = flow.bijection.dim
+    return {
+        "names": list(names),
+        "bounds": bounds_of(flow),
+        "radius": reach(dim),
+        "slack": slack(dim),
+    }
 
 
 def scene_of(data: ReportData, expressions: Expressions) -> dict[str, Any] | None:

@@ -5,6 +5,10 @@ const VARIABLES_SHOWN = 5;
 // While a control moves, draws should take no longer than this (ms); a slow machine gets fewer until it rests.
 const PATIENCE = 16;
 
+// How the densest point is sought: in full as isr/inference/maximum.py does, and while a control moves.
+const FULL_SEARCH = { points: 2048, densest: 4, first: 12, budget: 200 };
+const LIVE_SEARCH = { points: 256, densest: 2, first: 2, budget: 10 };
+
 class Explorer {
   constructor(spec, source) {
     this.spec = spec;
@@ -164,9 +168,9 @@ class Explorer {
     try {
       while (this.done !== this.wanted) {
         const ticket = this.wanted;
-        const budget = 40 + 20 * this.d;
         const n = this.done ? this.affordable : this.n;
-        const draws = await this.sampler.draw(n, this.seed, this.observation, budget);
+        const draws = await this.sampler.draw(n, this.seed, this.observation);
+        draws.mode = await this.modeOf(this.observation, LIVE_SEARCH);
         this.pace = 0.7 * (this.pace || draws.ms / n) + (0.3 * draws.ms) / n;
         if (this.spec.kind === "samples") draws.point = await this.pointOf();
         draws.y = this.observation;
@@ -181,6 +185,11 @@ class Explorer {
     if (this.done !== this.wanted) this.pump();
   }
 
+  async modeOf(y, effort) {
+    const { mode } = await this.sampler.ask("mode", { y, search: this.spec.search, effort });
+    return mode;
+  }
+
   async pointOf() {
     const { point } = await this.sampler.ask("point", { noise: Float64Array.from(this.values) });
     byId("density").textContent = `log-density ${point.density.toFixed(3).replace("-", "−")}`;
@@ -193,13 +202,13 @@ class Explorer {
     if (this.draws.n < this.n) {
       await new Promise((resolve) => setTimeout(resolve, 120));
       if (ticket !== this.wanted) return;
-      const draws = await this.sampler.draw(this.n, this.seed, this.draws.y, 20 * this.d);
-      this.take({ ...draws, y: this.draws.y, point: this.draws.point });
+      const draws = await this.sampler.draw(this.n, this.seed, this.draws.y);
+      this.take({ ...draws, y: this.draws.y, point: this.draws.point, mode: this.draws.mode });
     }
     const { draws } = this;
-    const { mode } = await this.sampler.ask("climb", { noise: draws.mode.noise, y: draws.y, budget: 400 * this.d });
+    const mode = await this.modeOf(draws.y, FULL_SEARCH);
     if (ticket !== this.wanted) return;
-    if (mode.f >= draws.mode.f) draws.mode = mode;
+    draws.mode = mode;
     this.settled = this.done;
     this.paintSoon();
     // The first draws waited for the browser's compiler; a second set shows what draws really take.
@@ -235,6 +244,8 @@ class Explorer {
     this.corner.draw(picture);
     if (this.arm) this.arm.draw({ x, n, mode, truth: this.truth });
     this.fillTable(mode);
+    const { note } = this.draws.mode, words = note && `No densest point: ${note}.`;
+    if (byId("map-note").textContent !== words) byId("map-note").textContent = words;
     this.warn();
     byId("timing").textContent = `${n.toLocaleString("en")} draws in ${ms.toFixed(1)} ms`;
     this.announce();
@@ -263,7 +274,7 @@ class Explorer {
       const figure = (v) => shown(v, s.sd);
       const fifth = this.truth || point;
       const words = [
-        figure(mode[i]), figure(s.q50), `${figure(s.q25)} … ${figure(s.q75)}`,
+        mode ? figure(mode[i]) : "–", figure(s.q50), `${figure(s.q25)} … ${figure(s.q75)}`,
         `${figure(s.q05)} … ${figure(s.q95)}`, fifth ? figure(fifth[i]) : "",
       ];
       words.forEach((word, k) => {

@@ -58,16 +58,15 @@ class Sampler {
     return this.workers.map((_, i) => Math.floor(((i + 1) * n) / k) - Math.floor((i * n) / k));
   }
 
-  async draw(n, seed, y, budget) {
+  async draw(n, seed, y) {
     const shares = this.shares(n);
     const parts = await Promise.all(
-      shares.map((share, i) => this.ask("draw", { n: share, seed: seed * 16 + i, y, budget }, i)),
+      shares.map((share, i) => this.ask("draw", { n: share, seed: seed * 16 + i, y }, i)),
     );
     return {
       x: joined(parts.map((part) => part.x)),
       columns: Array.from({ length: this.nX }, (_, i) => parts.map((part) => part.columns[i]).reduce(merged)),
       n,
-      mode: parts.map((part) => part.mode).reduce((a, b) => (b.f > a.f ? b : a)),
       ms: Math.max(...parts.map((part) => part.ms)),
     };
   }

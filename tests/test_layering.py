@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "training": {"tables", "bijections", "native"},
     "formulas": {"tables", "bijections", "native"},
     "equations": {"tables", "bijections", "native"},
-    "storage": {"tables", "bijections", "native", "equations"},
+    "storage": {"tables", "bijections", "native", "equations", "posterior"},
     "posterior": {"tables", "bijections", "native", "training", "formulas", "equations"},
     "estimators": LIBRARY,
     "report": LIBRARY | {"estimators"},

@@ -36,7 +36,6 @@ from isr.storage import (
     layout,
     load,
     save,
-    save_bundle,
     structure,
     to_bytes,
 )
@@ -92,8 +91,12 @@ def test_a_subnetwork_alone_is_saved_too(build, tmp_path):
     network = build(jax.random.key(0), 3, 2)
     loaded = load(save(network, tmp_path / "network.isr"))
     assert_same_tree(loaded.model, network)
-    with pytest.raises(TypeError, match=r"holds a (EQL|MLP), not a flow; see \.model"):
+    with pytest.raises(
+        TypeError, match=r"this (eql|mlp) of x1, x2, x3, .* has no sample; it has only \.model"
+    ):
         loaded.sample(3)
+    with pytest.raises(TypeError, match=r"holds a (EQL|MLP), not a flow; see \.model"):
+        _ = loaded.flow
 
 
 def test_everything_around_the_model_comes_back(bundle, tmp_path):
@@ -171,6 +174,42 @@ def test_loading_in_a_fresh_process_needs_no_training_code(tmp_path):
     assert "LOADED []" in done.stdout
     assert "angle" in done.stdout
     assert_array_equal(np.load(tmp_path / "x.npy"), flow.sample(jax.random.key(3), 5))
+
+
+LAW = Formulas(jnp.array([2.0]), (("mul", ("constant", 0), ("input", 0)),), 1, 1)
+KINDS = {
+    "density": (lambda: build_flow(jax.random.key(0), 2), {"sample", "score_samples"}),
+    "conditional": (lambda: make("conditional"), {"posterior", "sample", "score_samples"}),
+    "joint": (lambda: make("joint"), {"posterior", "predict", "sample", "score_samples"}),
+    "formulas": (lambda: LAW, {"predict"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_model_does_what_its_kind_allows_and_says_what_that_is(kind, tmp_path):
+    build, abilities = KINDS[kind]
+    saved = load(save(build(), tmp_path / "model.isr"))
+    x, y = np.full((3, len(saved.x_names)), 0.1), np.full(len(saved.y_names), 0.2)
+    calls = {
+        "posterior": lambda: saved.posterior(y).sample(5).shape == (5, len(saved.x_names)),
+        "predict": lambda: saved.predict(x).shape == (3, len(saved.y_names)),
+        "sample": lambda: saved.sample(4, y if len(y) else None).shape == (4, len(saved.x_names)),
+        "score_samples": lambda: saved.score_samples(x, y[None] if len(y) else None).shape == (3,),
+    }
+    assert set(saved.abilities) == abilities
+    for name, call in calls.items():
+        if name in abilities:
+            assert call()
+        else:
+            with pytest.raises(TypeError, match=f"has no {name}; it has .*{saved.abilities[-1]}"):
+                call()
+
+
+def test_a_loaded_model_takes_rows_as_its_estimator_does(tmp_path):
+    saved = load(save(Bundle(LAW, ("length",), ("area",)), tmp_path / "law.isr"))
+    assert saved.predict(pd.DataFrame({"length": [3.0]})).tolist() == [[6.0]]
+    with pytest.raises(ValueError, match="missing 'length', unexpected 'width'"):
+        saved.predict(pd.DataFrame({"width": [3.0]}))
 
 
 def test_a_thousand_damaged_bytes_are_each_refused(data):
@@ -373,7 +412,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(bundle, tmp_path, mo
 
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(PermissionError):
-        save_bundle(bundle, path)
+        save(bundle, path)
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -20,7 +20,7 @@ from isr.equations.check import CheckResult, CheckRow
 from isr.posterior.extent import OutsideDataWarning
 from isr.posterior.saved import from_bundle
 from isr.report import gather, render
-from isr.storage import Bundle, load, save_bundle
+from isr.storage import Bundle, load, save
 
 EVERY = ["flow", "cisr", "isr", "eql"]
 
@@ -339,7 +339,7 @@ def test_a_plain_flow_without_names_can_be_used(run, tmp_path, key):
 
 def test_a_file_that_lacks_the_rest_of_its_front_says_so(run, models, tmp_path):
     saved = load(models["eql"])
-    save_bundle(Bundle(saved.model, saved.x_names, metadata=saved.metadata), tmp_path / "alone.isr")
+    save(Bundle(saved.model, saved.x_names, metadata=saved.metadata), tmp_path / "alone.isr")
     assert (
         "only its figures; fit again to save the whole front"
         in run("show", "alone.isr", "--complexity", 6).err

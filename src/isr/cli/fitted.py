@@ -50,13 +50,13 @@ def conclude(
         provenance: What the file should say of where it comes from.
         overwrite: Whether a file that appeared at ``out`` during the fit gives way.
     """
-    from isr.storage import save_bundle
+    from isr.storage import save
 
     bundle = _with_facts(estimator.to_bundle(), {**provenance, "data": data.name, "rows": len(rows[0])})
     out = _kept(bundle, out, overwrite)  # before anything that could fail or be interrupted
     scores = _scores(estimator, rows)
     bundle = _with_facts(bundle, {"scores": scores})
-    save_bundle(bundle, out)
+    save(bundle, out)
     result = _checked(bundle, rows)
     if as_json:
         print_json(
@@ -74,13 +74,13 @@ def _with_facts(bundle: Bundle, facts: Mapping[str, Any]) -> Bundle:
 
 def _kept(bundle: Bundle, out: Path, overwrite: bool) -> Path:
     """Save a model and return where: among temporary files where its own place does not take it any more."""
-    from isr.storage import save_bundle
+    from isr.storage import save
 
     try:
-        return save_bundle(bundle, out, overwrite=overwrite)
+        return save(bundle, out, overwrite=overwrite)
     except OSError as error:
         spare = Path(tempfile.mkdtemp(prefix="isr-")) / out.name
-        save_bundle(bundle, spare)
+        save(bundle, spare)
         warnings.warn(f"{error}; the model was saved as {spare} instead", stacklevel=2)
         return spare
 

@@ -19,17 +19,7 @@ from isr.storage.layout import from_bytes, to_bytes
 from isr.storage.upgrades import SCHEMA
 from isr.tables.whole_files import write_whole
 
-__all__ = [
-    "SCHEMA",
-    "Bundle",
-    "ModelFileError",
-    "from_bytes",
-    "load",
-    "load_bundle",
-    "save",
-    "save_bundle",
-    "to_bytes",
-]
+__all__ = ["SCHEMA", "Bundle", "ModelFileError", "from_bytes", "load", "save", "to_bytes"]
 
 
 def save(
@@ -65,37 +55,6 @@ def save(
         raise TypeError(f"cannot save a {type(model).__name__}; give a flow, a fitted estimator or a Bundle")
     if metadata:
         bundle = dataclasses.replace(bundle, metadata={**bundle.metadata, **metadata})
-    return save_bundle(bundle, path, overwrite=overwrite)
-
-
-def load(path: str | os.PathLike[str]) -> Bundle:
-    """Return what `save` wrote, number for number, or raise `ModelFileError` saying what is wrong with the file.
-
-    Args:
-        path: The file.
-
-    Example:
-        >>> import isr, tempfile, pathlib
-        >>> from isr.bijections.affine import Standardise
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.isr"
-        >>> _ = save(Bundle(isr.Flow(Standardise((2.0,), (0.5,))), ("depth",), units={"depth": "m"}), path)
-        >>> load(path)
-        <saved flow of depth (m)>
-    """
-    return load_bundle(path)
-
-
-def save_bundle(bundle: Bundle, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
-    """Write a bundle to one file, in one step, and return its path.
-
-    Example:
-        >>> import tempfile
-        >>> from isr.bijections.affine import Standardise
-        >>> from isr.bijections.flow import Flow
-        >>> bundle = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",))
-        >>> save_bundle(bundle, Path(tempfile.mkdtemp()) / "depth.isr").name
-        'depth.isr'
-    """
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; give a file name inside it")
@@ -111,21 +70,26 @@ def save_bundle(bundle: Bundle, path: str | os.PathLike[str], *, overwrite: bool
     return target
 
 
-def load_bundle(path: str | os.PathLike[str]) -> Bundle:
-    """Return the bundle in a file, or raise `ModelFileError` saying what is wrong with it.
+def load(path: str | os.PathLike[str]) -> Bundle:
+    """Return what `save` wrote, number for number, or raise `ModelFileError` saying what is wrong with the file.
+
+    The model has ``posterior``, ``predict``, ``sample`` and ``score_samples``, as its kind allows.
 
     Example:
-        >>> import tempfile
-        >>> from isr.bijections.affine import Standardise
-        >>> from isr.bijections.flow import Flow
-        >>> bundle = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",))
-        >>> load_bundle(save_bundle(bundle, Path(tempfile.mkdtemp()) / "depth.isr"))
-        <saved flow of depth>
+        >>> import isr, numpy, tempfile, pathlib
+        >>> from isr.bijections.affine import Linear
+        >>> flow = isr.Flow(Linear(numpy.array([[1.0, 1.0], [1.0, -1.0]])), noise=(0.1,))
+        >>> bundle = Bundle(flow, ("mass", "charge"), ("force",), {"mass": "kg"}, kind="ISR")
+        >>> saved = load(save(bundle, pathlib.Path(tempfile.mkdtemp()) / "model.isr"))
+        >>> saved, saved.posterior({"force": 3.0})
+        (<saved ISR of mass (kg), charge, giving force>, Posterior of mass, charge given force = 3)
+        >>> saved.predict([[1.0, 2.0]]), saved.sample(5, [3.0]).shape
+        (array([[3.]]), (5, 2))
     """
     source = Path(path)
     if source.is_dir():
         raise ModelFileError(f"{source} is a folder, not a saved model; name the file inside it")
     try:
-        return from_bytes(source.read_bytes())
+        return from_bytes(source.read_bytes()).named()
     except ModelFileError as error:
         raise ModelFileError(f"cannot load {source}: {error}") from error

@@ -1,26 +1,29 @@
-"""Bundle: a model with its names, units and history, as it is saved and loaded."""
+"""Bundle: a model with its names, units and history, as it is saved and loaded, and all that can be asked of it."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.formula import Formulas
 from isr.tables.names import check_names
+from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from isr.equations import Expressions
     from isr.equations.formulas import FormulaExpressions
+    from isr.posterior.posterior import Posterior
     from isr.storage.front import Front
 
 REMEDY = "restore it from a backup or save the model again"
@@ -31,10 +34,6 @@ _ORDER = (
     "epoch", "phase", "train", "held_out", "held_out_median", "n_members",
     "complexity", "nll", "nll_train", "n_parameters", "chosen",
 )  # fmt: skip
-
-
-def _place(column: str) -> int:
-    return _ORDER.index(column) if column in _ORDER else len(_ORDER)
 
 
 class ModelFileError(ValueError):
@@ -56,14 +55,20 @@ class Bundle:
         others: Further models by name, such as the other choices along the front.
 
     Example:
-        >>> from isr.bijections.affine import Standardise
-        >>> saved = Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",), units={"depth": "m"}, kind="SymbolicFlow")
-        >>> saved, saved.sample(3).shape
-        (<saved SymbolicFlow of depth (m)>, (3, 1))
-        >>> saved.title, saved.flow.dim, saved.log_prob([[2.0]]).round(3)
-        ('SymbolicFlow of depth (m)', 1, array([-0.226]))
-        >>> saved.expressions.complexity, saved.front, saved.history, saved.errors, saved.labels
-        (5, None, None, None, {})
+        >>> from isr.bijections.affine import Linear
+        >>> flow = Flow(Linear(np.array([[1.0, 1.0], [1.0, -1.0]])), noise=(0.1,))
+        >>> front = {"complexity": [9], "nll": [0.5], "chosen": [True]}
+        >>> saved = Bundle(flow, ("mass", "charge"), units={"mass": "kg"}, kind="ISR", metadata={"front": front}).named()
+        >>> saved.title, saved.abilities, saved.flow.dim
+        ('ISR of mass (kg), charge, giving y1', ('posterior', 'predict', 'sample', 'score_samples'), 2)
+        >>> saved.posterior([3.0]), saved.predict([[1.0, 2.0]]), saved.sample(5, [3.0]).shape
+        (Posterior of mass, charge given y1 = 3, array([[3.]]), (5, 2))
+        >>> saved.score_samples([[1.0, 2.0]], [[3.0]]).round(3), saved.log_prob([[1.0, 2.0]], [[3.0]]).round(3)
+        (array([0.658]), array([0.658]))
+        >>> len(saved.front), saved.choose(9) is saved, saved.history, saved.errors, saved.labels
+        (1, True, None, None, {})
+        >>> "charge" in saved.expressions.text("inverse")
+        True
     """
 
     model: eqx.Module
@@ -89,14 +94,26 @@ class Bundle:
         if unknown:
             raise ValueError(f"units name {unknown}, which are no variables; known: {list(names)}")
 
+    def named(self) -> Bundle:
+        """Return the same model with a name for every variable, x1, x2, … where it had none."""
+        model: Any = self.model
+        if isinstance(model, Flow):
+            n_x, n_y = model.dim, model.condition_dim
+        else:
+            n_x, n_y = getattr(model, "n_inputs", 0), getattr(model, "n_outputs", 0)
+        x_names = self.x_names or tuple(f"x{i + 1}" for i in range(n_x))
+        return replace(self, x_names=x_names, y_names=self.y_names or _y_names(model, n_y, x_names))
+
+    # What it is -----------------------------------------------------------------------------------------------
+
     @property
     def title(self) -> str:
         """What the model is, in one line: its kind, and its variables with their units."""
         way = "given" if getattr(self.model, "condition_map", None) is not None else "giving"
-        y = f", {way} {self._named(self.y_names)}" if self.y_names else ""
-        return f"{self.kind} of {self._named(self.x_names)}{y}" if self.x_names else self.kind
+        y = f", {way} {self._listed(self.y_names)}" if self.y_names else ""
+        return f"{self.kind} of {self._listed(self.x_names)}{y}" if self.x_names else self.kind
 
-    def _named(self, names: tuple[str, ...]) -> str:
+    def _listed(self, names: tuple[str, ...]) -> str:
         shown = [f"{n} ({self.units[n]})" if n in self.units else n for n in names]
         return ", ".join(shown if len(shown) <= 8 else [*shown[:8], f"… ({len(shown)} in all)"])
 
@@ -114,17 +131,30 @@ class Bundle:
             raise TypeError(f"this file holds a {type(self.model).__name__}, not a flow; see .model")
         return self.model
 
+    @cached_property
+    def expressions(self) -> Expressions | FormulaExpressions:
+        """The equations of a flow, or the formulas of a regressor, made on first use."""
+        from isr.equations import extract
+        from isr.equations.formulas import formula_expressions
+
+        if isinstance(self.model, Formulas):
+            return formula_expressions(self.model, self.x_names, self.y_names, self.units)
+        return extract(self.flow, self.x_names or None, self.y_names or None, self.units)
+
     @property
     def front(self) -> Front | None:
-        """Accuracy against complexity, one row a model; None where the file has none."""
+        """Accuracy against complexity, one row per model; None where the file has none, or half of one."""
         from isr.storage.front import Front
 
         frame = self._frame("front")
-        return None if frame is None else Front(frame)
+        if frame is None or not {"complexity", "nll"} <= set(frame):
+            return None
+        numeric = all(frame[name].dtype.kind in "biuf" for name in ("complexity", "nll"))
+        return Front(frame) if numeric else None
 
     @property
     def history(self) -> pd.DataFrame | None:
-        """Training curves, one row an epoch; None where the file has none."""
+        """Training curves, one row per epoch; None where the file has none."""
         return self._frame("history")
 
     @property
@@ -149,42 +179,106 @@ class Bundle:
         columns = self.metadata.get(name)
         if not isinstance(columns, Mapping):
             return None
-        return pd.DataFrame({c: columns[c] for c in sorted(columns, key=_place)})
+        order = sorted(columns, key=lambda c: _ORDER.index(c) if c in _ORDER else len(_ORDER))
+        return pd.DataFrame({c: columns[c] for c in order})
 
-    @cached_property
-    def expressions(self) -> Expressions | FormulaExpressions:
-        """The equations of a flow, or the formulas of a regressor, made on first use."""
-        from isr.equations import extract
-        from isr.equations.formulas import formula_expressions
+    def choose(self, complexity: int) -> Bundle:
+        """Return the best model of the front that is no more complex than ``complexity``."""
+        rows = [] if self.front is None else self.front.to_dict("records")
+        fitting = [i for i, row in enumerate(rows) if row["complexity"] <= complexity]
+        if not fitting:
+            simplest = f"; the simplest on its front has {rows[0]['complexity']}" if rows else ""
+            raise ValueError(f"the file holds no model of complexity {complexity} or less{simplest}")
+        index = fitting[-1]
+        if rows[index].get("chosen"):
+            return self
+        if f"front {index}" not in self.others:
+            raise ValueError(
+                f"the file does not hold the model of complexity {rows[index]['complexity']}, only its figures; fit "
+                "again to save the whole front"
+            )
+        front = {**self.metadata["front"], "chosen": [i == index for i in range(len(rows))]}
+        # The errors of constants are those of the model that was chosen before.
+        kept = {name: value for name, value in self.metadata.items() if name != "constants"}
+        return replace(self, model=self.others[f"front {index}"], metadata={**kept, "front": front})
 
+    # What it can do -------------------------------------------------------------------------------------------
+
+    @property
+    def abilities(self) -> tuple[str, ...]:
+        """Which of ``posterior``, ``predict``, ``sample`` and ``score_samples`` this kind of model has."""
         if isinstance(self.model, Formulas):
-            return formula_expressions(self.model, self.x_names, self.y_names, self.units)
-        return extract(self.flow, self.x_names or None, self.y_names or None, self.units)
+            return ("predict",)
+        if not isinstance(self.model, Flow):
+            return ()
+        posterior = ("posterior",) if self.model.condition_dim else ()
+        predict = ("predict",) if self.model.n_observed else ()
+        return (*posterior, *predict, "sample", "score_samples")
+
+    def _refuse_unless_able(self, ability: str) -> None:
+        """Raise a `TypeError` that says what the model can do unless ``ability`` is among it."""
+        if ability not in self.abilities:
+            *others, last = self.abilities or ("only .model",)
+            known = f"{', '.join(others)} and {last}" if others else last
+            raise TypeError(f"this {self.title} has no {ability}; it has {known}")
+
+    def posterior(self, y_star: Any, *, prior: Any = None, simulator: Any = None) -> Posterior:
+        """Return the posterior of x given one observation, or several of the same x as rows; see `Posterior`.
+
+        Args:
+            y_star: Values in order, or a mapping by name; or rows.
+            prior: Density of x that the model was trained on, where the posterior needs it.
+            simulator: What gives y for rows of x, for checks by simulation.
+        """
+        from isr.posterior.saved import from_bundle
+
+        self._refuse_unless_able("posterior")
+        return from_bundle(self, y_star, prior=prior, simulator=simulator)
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Return y for rows of x, a column per output: the surrogate of an `ISR`, or the formulas of a regressor."""
+        self._refuse_unless_able("predict")
+        rows = read_table(x, like=self._columns("x"), what="x").values
+        if isinstance(self.model, Formulas):
+            with jax.enable_x64(True):
+                return np.asarray(self.model.columns(jnp.asarray(rows.T))[0]).T
+        return self.flow.forward(rows)[0][:, : self.flow.n_observed]
 
     def sample(
         self, n: int, y: np.ndarray | None = None, *, seed: int = 0, precision: Precision = "double"
     ) -> np.ndarray:
         """Return ``n`` rows of x, given y where there is a condition."""
+        self._refuse_unless_able("sample")
         return self.flow.sample(jax.random.key(seed), n, y, precision=precision)
 
-    def log_prob(
+    def score_samples(
         self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
     ) -> np.ndarray:
         """Return the log-densities (nats) of rows of x, given y where there is a condition."""
+        self._refuse_unless_able("score_samples")
         return self.flow.log_prob(x, y, precision=precision)
+
+    log_prob = score_samples
+
+    def _columns(self, letter: str) -> Columns:
+        """Return the columns of ``"x"`` or of ``"y"``."""
+        named = self.named()
+        names = named.x_names if letter == "x" else named.y_names
+        return Columns(names, tuple(self.units.get(name) for name in names))
+
+
+def _y_names(model: Any, n: int, x_names: tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(model, Flow):
+        return tuple(f"y{i + 1}" for i in range(n))
+    from isr.equations.formulas import output_names
+
+    return output_names(n, x_names)
 
 
 def model_html(
     title: str, equations: Expressions | FormulaExpressions | None, front: Front | None, note: str = ""
 ) -> str:
-    """Return a model as HTML for notebooks, with every text in it escaped.
-
-    Args:
-        title: What the model is.
-        equations: Its equations.
-        front: Its front.
-        note: What else to say.
-    """
+    """Return a model as HTML for notebooks, with every text in it escaped."""
     written = "" if equations is None else equations._repr_html_()
     table = "" if front is None else front._repr_html_() or ""
     last = f"<p>{html.escape(note)}</p>" if note else ""

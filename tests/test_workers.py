@@ -6,7 +6,7 @@ import pytest
 from joblib.parallel import ThreadingBackend
 from numpy.testing import assert_array_equal
 
-from isr.posterior.many_posteriors import draw_posteriors
+from isr.posterior.calibration import draw_posteriors
 from isr.posterior.simulation import simulate
 from isr.tables.workers import BLOCK, all_together, as_they_end
 

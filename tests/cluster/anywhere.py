@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 import isr
 from isr import ocean as geoacoustics
 from isr.estimators.settings import Effort
-from isr.posterior.many_posteriors import draw_posteriors
+from isr.posterior.calibration import draw_posteriors
 from isr.posterior.simulation import simulate
 
 PRIOR = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}

@@ -7,9 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from isr.posterior import calibration, calibration_plots
-from isr.posterior.calibration import check_calibration
-from isr.posterior.many_posteriors import draw_posteriors
+from isr.posterior import calibration, plots
+from isr.posterior.calibration import check_calibration, draw_posteriors
 
 N, M, DIM = 1000, 99, 3
 
@@ -146,10 +145,10 @@ def test_every_check_can_be_drawn():
     truths, samples, *log_probs = EXACT
     ranks = calibration.sbc_ranks(truths, samples)
     figure, axes = plt.subplots(2, 2)
-    calibration_plots.plot_ranks(axes[0, 0], ranks[:, 0], M, label="x0")
-    calibration_plots.plot_ecdf(axes[0, 1], ranks, M)
-    calibration_plots.plot_coverage(axes[1, 0], calibration.joint_coverage(*log_probs))
-    calibration_plots.plot_tarp(axes[1, 1], calibration.tarp(truths, samples))
+    plots.plot_ranks(axes[0, 0], ranks[:, 0], M, label="x0")
+    plots.plot_ecdf(axes[0, 1], ranks, M)
+    plots.plot_coverage(axes[1, 0], calibration.joint_coverage(*log_probs))
+    plots.plot_tarp(axes[1, 1], calibration.tarp(truths, samples))
     assert len(axes[0, 1].lines) == DIM + 1
     figure.canvas.draw()
     plt.close(figure)

@@ -15,11 +15,11 @@ from isr.bijections.bijection import AbstractBijection
 from isr.bijections.chain import Chain
 from isr.bijections.condition import ConditionMap
 from isr.bijections.flow import Flow
-from isr.posterior import posterior_plots
+from isr.posterior import plots
 from isr.posterior.maximum import SpikeWarning
 from isr.posterior.outliers import OutOfDistributionWarning, TrainingRecord
+from isr.posterior.plots import pair_plot
 from isr.posterior.posterior import EffectiveSizeWarning, NonFiniteDrawsWarning, Posterior
-from isr.posterior.posterior_plots import pair_plot
 
 # x ~ N(0, PRIOR), y = GAIN x + N(0, NOISE).
 PRIOR = np.array([[1.0, 0.3], [0.3, 0.5]])
@@ -324,7 +324,7 @@ def test_the_pair_plot_shows_truth_and_prior(single):
 
 
 def test_a_plot_of_many_variables_says_which_it_shows(monkeypatch):
-    monkeypatch.setattr(posterior_plots, "MAX_VARIABLES", 2)
+    monkeypatch.setattr(plots, "MAX_VARIABLES", 2)
     draws = np.random.default_rng(0).normal(size=(50, 3))
     names = ["a", "b", "c"]
     figure = pair_plot(draws, names)
@@ -336,7 +336,7 @@ def test_a_plot_of_many_variables_says_which_it_shows(monkeypatch):
     plt.close(figure)
     with pytest.raises(ValueError, match="names must be some of 'a', 'b', 'c', got 'd'"):
         pair_plot(draws, names, shown=["d"])
-    with pytest.raises(ValueError, match=r"truth must have 3 values a row, got shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"truth must have 3 values per row, got shape \(1, 2\)"):
         pair_plot(draws, names, truth=[1, 2])
 
 

@@ -1,17 +1,21 @@
-"""Is a posterior honest? Rank statistics, coverage and TARP, each with a test.
+"""Calibration: do posteriors hold the truth as often as they say? Ranks, coverage and TARP, each with a test.
 
 Every check takes the same arrays: ``truths`` ``(n, dim)``, drawn from the prior, and ``samples`` ``(n, m, dim)``, the
-``m`` posterior draws for the observation simulated from each truth. :mod:`isr.posterior.calibration_plots` draws them.
+``m`` posterior draws for the observation simulated from each truth. :mod:`isr.posterior.plots` draws them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import joblib
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy import stats
+
+from isr.posterior.progress import progress_bar
+from isr.tables.workers import as_they_end
 
 LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 """Default credible levels of coverage curves."""
@@ -52,13 +56,13 @@ def uniformity(
     names: Sequence[str] | None = None,
     random_state: int = 0,
 ) -> pd.DataFrame:
-    """Return p-values of rank uniformity, one row a parameter: χ² over bins and Kolmogorov–Smirnov.
+    """Return p-values of rank uniformity for each parameter: χ² over bins and Kolmogorov–Smirnov.
 
     Args:
         ranks: From :func:`sbc_ranks`.
         n_draws: Posterior draws per truth, ``m``.
         n_bins: Bins of the χ² test.
-        names: Of the parameters.
+        names: Names of the parameters.
         random_state: Seed of the jitter that spreads each rank over its step.
 
     Example:
@@ -66,14 +70,15 @@ def uniformity(
         >>> bool((uniformity(ranks, 99, names=["depth"]) > 0.9).all(axis=None))
         True
     """
-    position = _positions(ranks, n_draws, random_state)
-    expected = len(position) / n_bins
-    rows = []
-    for column in position.T:
-        counts = np.histogram(column, bins=n_bins, range=(0, 1))[0]
-        chi2 = stats.chi2.sf(np.sum((counts - expected) ** 2) / expected, n_bins - 1)
-        rows.append({"chi2": float(chi2), "ks": float(stats.kstest(column, "uniform").pvalue)})
-    return pd.DataFrame(rows, index=pd.Index(names or [f"x{i}" for i in range(len(rows))], name="parameter"))
+    columns = _positions(ranks, n_draws, random_state).T
+    counts = [np.histogram(column, bins=n_bins, range=(0, 1))[0] for column in columns]
+    return pd.DataFrame(
+        {
+            "chi2": [float(stats.chisquare(count).pvalue) for count in counts],
+            "ks": [float(stats.kstest(column, "uniform").pvalue) for column in columns],
+        },
+        index=pd.Index(names or [f"x{i}" for i in range(len(columns))], name="parameter"),
+    )
 
 
 def _positions(ranks: ArrayLike, n_draws: int, seed: int) -> np.ndarray:
@@ -86,14 +91,7 @@ def ecdf_band(
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """Return the simultaneous band within which the ECDF of ``n`` uniforms stays everywhere with probability ``prob``.
 
-    Pointwise binomial limits at a level found by simulation (Säilynoja, Bürkner and Vehtari 2022).
-
-    Args:
-        n: Number of values, that is of truths.
-        grid: Points in (0, 1).
-        prob: Probability of staying inside on the whole grid.
-        n_simulations: Simulated ECDFs.
-        random_state: Seed.
+    Pointwise binomial limits at a level found by simulating ECDFs (Säilynoja, Bürkner and Vehtari 2022).
 
     Example:
         >>> low, high = ecdf_band(100, [0.5])
@@ -110,6 +108,24 @@ def ecdf_band(
     return stats.binom.ppf(gamma, n, grid) / n, stats.binom.ppf(1 - gamma, n, grid) / n
 
 
+def rank_curves(
+    ranks: ArrayLike, n_draws: int, *, n_points: int = 100, prob: float = 0.95
+) -> tuple[np.ndarray, list[np.ndarray], np.ndarray, np.ndarray]:
+    """Return a grid, the ECDF of each parameter's ranks minus the diagonal on it, and the ends of `ecdf_band`.
+
+    Example:
+        >>> grid, curves, low, high = rank_curves(np.arange(100)[:, None] % 10, 9)
+        >>> bool(np.all((low <= curves[0]) & (curves[0] <= high)))
+        True
+    """
+    columns = np.atleast_2d(np.asarray(ranks).T)
+    steps = np.unique(np.linspace(1, n_draws, min(n_draws, n_points)).astype(int))
+    grid = steps / (n_draws + 1)
+    curves = [np.searchsorted(np.sort(c), steps, side="left") / len(c) - grid for c in columns]
+    low, high = ecdf_band(columns.shape[1], grid, prob=prob)
+    return grid, curves, low - grid, high - grid
+
+
 @dataclass(frozen=True)
 class Coverage:
     """Expected coverage: how often a credible region of each level holds the truth.
@@ -117,7 +133,7 @@ class Coverage:
     Args:
         levels: Credible levels.
         coverage: Share of truths inside, ``(levels,)`` or ``(levels, dim)``.
-        p_value: Kolmogorov–Smirnov test against exact coverage, a scalar or one a parameter.
+        p_value: Kolmogorov–Smirnov test against exact coverage, a scalar or one per parameter.
         n: Number of truths.
     """
 
@@ -153,10 +169,10 @@ def joint_coverage(
     """Return the coverage of highest-density regions.
 
     Args:
-        log_prob_truths: Model log density of each truth given its observation, ``(n,)``.
-        log_prob_samples: Model log density of each of its draws, ``(n, m)``.
+        log_prob_truths: Log-density of each truth given its observation, ``(n,)``.
+        log_prob_samples: Log-density of each of its draws, ``(n, m)``.
         levels: Credible levels.
-        random_state: Seed of the jitter.
+        random_state: Seed of the jitter that spreads each rank over its step.
 
     Example:
         >>> truths, draws = np.random.default_rng(0).normal(size=(2, 500, 99))
@@ -172,7 +188,7 @@ def joint_coverage(
 
 
 def _coverage(content: np.ndarray, levels: Sequence[float]) -> Coverage:
-    """From the smallest content that holds each truth, uniform when calibrated."""
+    """Coverage from the content of the smallest region that holds each truth, uniform when calibrated."""
     level = np.asarray(levels, dtype=float)
     inside = content[None] <= level.reshape(-1, *([1] * content.ndim))
     p_value = np.apply_along_axis(lambda c: stats.kstest(c, "uniform").pvalue, 0, content)
@@ -181,7 +197,7 @@ def _coverage(content: np.ndarray, levels: Sequence[float]) -> Coverage:
 
 @dataclass(frozen=True)
 class Tarp:
-    """Tests of accuracy with random points (Lemos et al. 2023).
+    """Tests of accuracy with random points, TARP (Lemos et al. 2023).
 
     Args:
         levels: Credible levels.
@@ -206,7 +222,7 @@ def tarp(
     n_levels: int = 50,
     random_state: int = 0,
 ) -> Tarp:
-    """Return expected coverage of balls about random points that reach just to the truth.
+    """Return the expected coverage of balls around random points that reach just to the truth.
 
     Unlike ranks, it sees all parameters at once. Distances are Euclidean after scaling each parameter by the spread of
     the truths.
@@ -214,8 +230,8 @@ def tarp(
     Args:
         truths: ``(n, dim)``.
         samples: ``(n, m, dim)``.
-        references: Ball centres ``(n, dim)``; may depend on the observation but not on the truth. Uniform over the box
-            of the truths where not given.
+        references: Centres of the balls ``(n, dim)``; may depend on the observation but not on the truth. Uniform over
+            the box of the truths where not given.
         n_levels: Points of the curve.
         random_state: Seed.
 
@@ -245,7 +261,7 @@ def tarp(
 def check_calibration(
     truths: ArrayLike, samples: ArrayLike, *, names: Sequence[str] | None = None, random_state: int = 0
 ) -> pd.DataFrame:
-    """Return one row a test with its p-value, and ``passed`` at 5 % after Holm's correction for their number.
+    """Return one row per test with its p-value, and ``passed`` at 5 % after Holm's correction for their number.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -256,16 +272,66 @@ def check_calibration(
     """
     truths, samples = _check(truths, samples)
     frame = uniformity(sbc_ranks(truths, samples), samples.shape[1], names=names, random_state=random_state)
-    rows = [
-        {"test": f"sbc {kind}", "parameter": p, "p_value": frame.loc[p, kind]}
-        for p in frame.index
-        for kind in frame
-    ]
-    found = tarp(truths, samples, random_state=random_state)
-    table = pd.DataFrame([*rows, {"test": "tarp", "parameter": "all", "p_value": found.p_value}])
+    rows = [(f"sbc {kind}", name, frame.loc[name, kind]) for name in frame.index for kind in frame]
+    rows.append(("tarp", "all", tarp(truths, samples, random_state=random_state).p_value))
+    table = pd.DataFrame(rows, columns=["test", "parameter", "p_value"])
     p = table["p_value"].to_numpy(dtype=float)
     order = np.argsort(p)
     adjusted = np.minimum(np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p)))), 1.0)
     table["adjusted"] = adjusted[np.argsort(order)]
     table["passed"] = table["adjusted"] > 0.05
     return table
+
+
+Draw = Callable[[np.ndarray, int, int], ArrayLike]
+"""``draw(y, n_draws, seed)`` gives rows of x, as many as asked for."""
+
+
+def draw_posteriors(
+    draw: Draw,
+    observations: ArrayLike,
+    n_draws: int,
+    *,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: bool | None = None,
+) -> Float[np.ndarray, "n m dim"]:
+    """Return ``n_draws`` rows of x for every observation, as the checks above take them, shared out among workers.
+
+    Each observation has its own seed, so the draws are the same with any number of workers on any backend of joblib.
+
+    Args:
+        draw: ``draw(y, n_draws, seed)`` gives rows of x for one observation: from a fitted model, by rejection, from a
+            chain. It travels to the workers.
+        observations: Rows of y.
+        n_draws: Draws of each posterior.
+        random_state: Seed of all seeds.
+        n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
+        progress: Show a progress bar; None for only when standard error is a terminal.
+
+    Example:
+        >>> def draw(y, n_draws, seed):
+        ...     return np.random.default_rng(seed).normal(y, 0.1, (n_draws, len(y)))
+        >>> draw_posteriors(draw, [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], 50).shape
+        (3, 50, 2)
+    """
+    rows = np.asarray(observations)
+    if rows.ndim != 2 or not len(rows):
+        raise ValueError(f"observations must be rows, one or more, got shape {rows.shape}")
+    seeds = np.random.SeedSequence(random_state).generate_state(len(rows)).tolist()
+    jobs = (joblib.delayed(_draw_one)(draw, i, rows[i], n_draws, seed) for i, seed in enumerate(seeds))
+    found: dict[int, np.ndarray] = {}
+    with progress_bar(len(rows), "posteriors", progress) as advance:
+        for number, drawn in as_they_end(jobs, n_jobs=n_jobs):
+            found[number] = drawn
+            advance(1)
+    return np.stack([found[number] for number in range(len(rows))])
+
+
+def _draw_one(draw: Draw, number: int, y: np.ndarray, n_draws: int, seed: int) -> tuple[int, np.ndarray]:
+    drawn = np.asarray(draw(y, n_draws, seed), dtype=float)
+    if drawn.ndim != 2 or len(drawn) != n_draws:
+        raise ValueError(
+            f"draw must give {n_draws} rows of x, got shape {drawn.shape} for observation {number}"
+        )
+    return number, drawn

@@ -288,7 +288,7 @@ class Posterior:
             names: Which variables to show; the first eight where there are more, and the title then says so.
             random_state: Seed of the draws.
         """
-        from isr.posterior.posterior_plots import pair_plot
+        from isr.posterior.plots import pair_plot
 
         draws = _finite(self.sample(n, random_state))
         rows = prior.sample(n, random_state=0) if isinstance(prior, Prior) else prior

@@ -1,0 +1,249 @@
+"""Figures: the pair plot of draws, and the calibration checks, each drawn on given axes."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.ndimage import gaussian_filter
+
+from isr.posterior.calibration import Coverage, Tarp, ecdf_band, rank_curves
+from isr.tables.extras import need
+from isr.tables.names import quoted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_VARIABLES = 8
+CONTENTS = (0.94, 0.5)
+
+
+def pair_plot(
+    draws: Float[np.ndarray, "n d"],
+    names: Sequence[str],
+    *,
+    units: Mapping[str, str] | None = None,
+    truth: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
+    shown: Sequence[str] | None = None,
+    colour: str = "tab:blue",
+) -> "Figure":
+    """Return a figure of finite draws: histograms on the diagonal, points with 50 % and 94 % regions below.
+
+    Args:
+        draws: Rows of all variables.
+        names: Names of the columns.
+        units: Unit by name.
+        truth: One row of all variables, drawn as dashed red lines.
+        prior: Rows of all variables, drawn in grey.
+        shown: Names to show; the first eight where there are more, and the title then says so.
+        colour: Colour of the draws.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(100, 2))
+        >>> len(pair_plot(rows, ["depth", "speed"], units={"depth": "m"}, truth=[0, 0]).axes)
+        4
+    """
+    chosen = _chosen(names, shown)
+    n = len(chosen)
+    samples = draws[:, chosen]
+    red = np.empty((0, n)) if truth is None else _rows(np.atleast_2d(truth), names, "truth")[:, chosen]
+    grey = np.empty((0, n)) if prior is None else _rows(prior, names, "prior")[:, chosen]
+    limits = _limits(samples, red, grey)
+    size = (max(3.2, 1.9 * n), max(2.8, 1.9 * n))
+    figure, grid = need("matplotlib.pyplot").subplots(n, n, figsize=size, squeeze=False)
+    for i, j in np.ndindex(n, n):
+        ax = grid[i, j]
+        if j > i:
+            ax.set_axis_off()
+        elif i == j:
+            _marginal(ax, samples[:, i], grey[:, i], limits[i], colour)
+        else:
+            _pair(ax, samples[:, [j, i]], grey[:, [j, i]], colour)
+            ax.set(xlim=limits[j], ylim=limits[i])
+        for row in red if j <= i else ():
+            ax.axvline(row[j], color="red", linestyle="--", linewidth=1, zorder=3)
+            if i != j:
+                ax.axhline(row[i], color="red", linestyle="--", linewidth=1, zorder=3)
+    _label(grid, [names[i] for i in chosen], units or {})
+    if n < len(names):
+        which, hint = ("first ", "; choose others by names=[...]") if shown is None else ("", "")
+        figure.suptitle(f"{which}{n} of {len(names)} variables{hint}", fontsize="medium")
+    figure.align_labels()
+    figure.tight_layout()
+    return figure
+
+
+def _chosen(names: Sequence[str], shown: Sequence[str] | None) -> list[int]:
+    if shown is None:
+        return list(range(min(len(names), MAX_VARIABLES)))
+    unknown = [name for name in shown if name not in names]
+    if unknown or not shown:
+        raise ValueError(f"names must be some of {quoted(list(names))}, got {quoted(unknown) or 'none'}")
+    return [list(names).index(name) for name in shown]
+
+
+def _rows(values: ArrayLike, names: Sequence[str], what: str) -> np.ndarray:
+    rows = np.asarray(values, dtype=float)
+    if rows.ndim != 2 or rows.shape[1] != len(names):
+        raise ValueError(f"{what} must have {len(names)} values per row, got shape {rows.shape}")
+    return rows
+
+
+def _limits(samples: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    parts = [np.quantile(samples, [0.001, 0.999], axis=0), truth]
+    if len(prior):
+        parts.append(np.quantile(prior, [0.005, 0.995], axis=0))
+    low, high = np.concatenate(parts).min(axis=0), np.concatenate(parts).max(axis=0)
+    margin = 0.05 * (high - low) + 1e-12 + 1e-6 * np.maximum(np.abs(low), np.abs(high))
+    return np.stack([low - margin, high + margin], axis=1)
+
+
+def _marginal(ax: "Axes", samples: np.ndarray, prior: np.ndarray, limits: np.ndarray, colour: str) -> None:
+    options: dict[str, Any] = {"bins": _n_bins(samples), "density": True, "histtype": "stepfilled"}
+    if len(prior):
+        ax.hist(prior, range=tuple(limits), color="0.8", zorder=0, **options)
+    inner = (float(samples.min()), float(samples.max()))
+    inner = inner if inner[0] < inner[1] else tuple(limits)
+    ax.hist(samples, range=inner, color=colour, alpha=0.75, zorder=1, **options)
+    ax.set(xlim=limits, yticks=[])
+
+
+def _pair(ax: "Axes", samples: np.ndarray, prior: np.ndarray, colour: str) -> None:
+    dots: dict[str, Any] = {"markersize": 1.5, "rasterized": True}
+    ax.plot(*prior[:2000].T, ".", color="0.8", zorder=0, **dots)
+    ax.plot(*samples[:4000].T, ".", color=colour, alpha=0.35, zorder=1, **dots)
+    _contour(ax, samples, colour)
+
+
+def _n_bins(samples: np.ndarray) -> int:
+    return int(np.clip(np.sqrt(len(samples)) * 0.7, 10, 50))
+
+
+def _contour(ax: "Axes", samples: np.ndarray, colour: str) -> None:
+    """Regions of a smoothed histogram that hold the wanted shares of the draws."""
+    low, high = np.quantile(samples, [0.001, 0.999], axis=0)
+    width = high - low
+    if not np.all(width > 0):
+        return
+    box = np.stack([low - 0.15 * width, high + 0.15 * width], axis=1)
+    counts, *edges = np.histogram2d(*samples.T, bins=2 * _n_bins(samples), range=box.tolist())
+    smooth = gaussian_filter(counts, 2.0)
+    cells = [
+        np.clip(np.searchsorted(edge, column) - 1, 0, len(edge) - 2)
+        for edge, column in zip(edges, samples.T, strict=True)
+    ]
+    levels = np.quantile(smooth[cells[0], cells[1]], [1 - content for content in CONTENTS])
+    if levels[0] < levels[1]:
+        middles = [0.5 * (edge[1:] + edge[:-1]) for edge in edges]
+        ax.contour(*middles, smooth.T, levels=levels, colors=[colour], linewidths=[0.8, 1.4], zorder=2)
+
+
+def _label(grid: np.ndarray, names: Sequence[str], units: Mapping[str, str]) -> None:
+    # A dollar sign would start a formula.
+    labels = [(f"{n} ({units[n]})" if n in units else n).replace("$", r"\$") for n in names]
+    for (i, j), ax in np.ndenumerate(grid):
+        if j > i:
+            continue
+        ax.tick_params(labelsize="small")
+        ax.locator_params(axis="x", nbins=3)
+        if i < len(names) - 1:
+            ax.set_xticklabels([])
+        else:
+            ax.set_xlabel(labels[j])
+            ax.tick_params(axis="x", rotation=45)
+        if i != j:
+            ax.locator_params(axis="y", nbins=3)
+            if j:
+                ax.set_yticklabels([])
+            else:
+                ax.set_ylabel(labels[i])
+
+
+def plot_ranks(
+    ax: "Axes", ranks: ArrayLike, n_draws: int, *, n_bins: int = 20, label: str | None = None
+) -> None:
+    """Draw the histogram of one parameter's ranks with the 99 % range of a uniform count.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> figure, ax = plt.subplots()
+        >>> plot_ranks(ax, np.arange(100) % 10, 9, n_bins=10)
+        >>> plt.close(figure)
+    """
+    position = (np.asarray(ranks) + 0.5) / (n_draws + 1)
+    low, high = stats.binom.ppf([0.005, 0.995], len(position), 1 / n_bins)
+    ax.axhspan(low, high, color="0.85", zorder=0, label="99 % if uniform")
+    ax.hist(position, bins=n_bins, range=(0, 1), color="tab:blue", alpha=0.8, zorder=1)
+    ax.axhline(len(position) / n_bins, color="0.4", linewidth=1, zorder=2)
+    ax.set(xlabel="rank / number of draws", ylabel="count", xlim=(0, 1), title=label or "")
+
+
+def plot_ecdf(
+    ax: "Axes", ranks: ArrayLike, n_draws: int, *, names: Sequence[str] | None = None, prob: float = 0.95
+) -> None:
+    """Draw the ECDF of each parameter's ranks minus the diagonal, with the simultaneous band.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> figure, ax = plt.subplots()
+        >>> plot_ecdf(ax, np.arange(100)[:, None] % 10, 9, names=["depth"])
+        >>> plt.close(figure)
+    """
+    grid, curves, low, high = rank_curves(ranks, n_draws, prob=prob)
+    ax.fill_between(grid, low, high, color="0.85", label=f"{prob:.0%} band", zorder=0)
+    for i, curve in enumerate(curves):
+        ax.plot(grid, curve, linewidth=1.5, label=names[i] if names else f"x{i}")
+    ax.axhline(0.0, color="0.4", linewidth=1)
+    ax.set(xlabel="rank / number of draws", ylabel="ECDF − uniform", xlim=(0, 1))
+    ax.legend(fontsize="small")
+
+
+def plot_coverage(
+    ax: "Axes", coverage: Coverage, *, names: Sequence[str] | None = None, prob: float = 0.95
+) -> None:
+    """Draw coverage against credible level, with the band of an exact posterior.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> from isr.posterior.calibration import marginal_coverage
+        >>> rng = np.random.default_rng(0)
+        >>> found = marginal_coverage(rng.normal(size=(50, 1)), rng.normal(size=(50, 20, 1)))
+        >>> figure, ax = plt.subplots()
+        >>> plot_coverage(ax, found, names=["depth"])
+        >>> plt.close(figure)
+    """
+    curves = coverage.coverage.reshape(len(coverage.levels), -1).T
+    default = [f"x{i}" for i in range(len(curves))] if len(curves) > 1 else ["highest density"]
+    _coverage(ax, coverage.levels, curves, names or default, coverage.n, prob, "o-")
+
+
+def plot_tarp(ax: "Axes", result: Tarp, *, prob: float = 0.95) -> None:
+    """Draw the TARP curve with the band of an exact posterior and its p-value.
+
+    Example:
+        >>> import matplotlib.pyplot as plt
+        >>> from isr.posterior.calibration import tarp
+        >>> rng = np.random.default_rng(0)
+        >>> figure, ax = plt.subplots()
+        >>> plot_tarp(ax, tarp(rng.normal(size=(50, 1)), rng.normal(size=(50, 20, 1))))
+        >>> plt.close(figure)
+    """
+    label = f"TARP, p = {result.p_value:.2g}"
+    _coverage(ax, result.levels, result.coverage[None], [label], result.n, prob, "-")
+
+
+def _coverage(
+    ax: "Axes", levels: np.ndarray, curves: np.ndarray, names: Sequence[str], n: int, prob: float, style: str
+) -> None:
+    grid = np.linspace(0.01, 0.99, 99)
+    low, high = ecdf_band(n, grid, prob=prob)
+    ax.fill_between(grid, low, high, color="0.85", label=f"{prob:.0%} band", zorder=0)
+    ax.plot([0, 1], [0, 1], color="0.4", linewidth=1, zorder=1)
+    for name, curve in zip(names, curves, strict=False):
+        ax.plot(levels, curve, style, markersize=3, linewidth=1.5, label=name)
+    ax.set(xlabel="credible level", ylabel="expected coverage", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.legend(fontsize="small")

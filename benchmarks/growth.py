@@ -98,13 +98,16 @@ def limited_row(n: int, n_steps: int, seed: int) -> Row:
 def timed_fit(path: Path, n: int, n_steps: int, seed: int) -> Row:
     """Fit the ``n`` rows of a file and return what it took."""
     from isr import ConditionalISR
-    from isr.estimators.settings import Effort
+    from isr.estimators.settings import Effort, Training
 
     wall, cpu = time.perf_counter(), time.process_time()
     ConditionalISR(
-        2, 2, n_restarts=1, penalty=None, noise=0.0, verbose=False, random_state=seed, batch_size=BATCH,
-        effort=Effort(n_steps, 0, 0),
-    ).fit_file(path, x=kinematics.X_NAMES, y=kinematics.Y_NAMES)  # fmt: skip
+        2,
+        2,
+        noise=0.0,
+        training=Training(Effort(n_steps, 0, 0), n_restarts=1, penalty=None, verbose=False, batch_size=BATCH),
+        random_state=seed,
+    ).fit_file(path, x=kinematics.X_NAMES, y=kinematics.Y_NAMES)
     return {
         "n_steps": n_steps, "fit_seconds": time.perf_counter() - wall, "fit_cpu_seconds": time.process_time() - cpu,
         "peak_mb": peak_megabytes(), "data_mb": n * (len(kinematics.X_NAMES) + len(kinematics.Y_NAMES)) * 8 / 1e6,

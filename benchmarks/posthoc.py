@@ -35,12 +35,12 @@ def cases(quick: bool) -> list[Case]:
 
 def measure(problem: str, *, quick: bool, seed: int) -> Iterator[Row]:
     """Yield isr's row, then that of the network with equations fitted afterwards."""
-    from isr import SymbolicFlow
+    from isr import SymbolicFlow, Training
 
     law = LAWS[problem]
     x, test = law.sample(N_TRAIN, random_state=seed), law.sample(N_TEST, random_state=seed + 1)
     began = time.process_time()
-    ours = SymbolicFlow(1, 2, primitives=LIBRARY, random_state=seed, verbose=False).fit(x)
+    ours = SymbolicFlow(1, 2, library=LIBRARY, training=Training(verbose=False), random_state=seed).fit(x)
     seconds = time.process_time() - began
     composed = ours.expressions_.composed()
     yield {
@@ -49,7 +49,7 @@ def measure(problem: str, *, quick: bool, seed: int) -> Iterator[Row]:
     }  # fmt: skip
 
     began = time.process_time()
-    network = SymbolicFlow(1, 2, subnet="mlp", random_state=seed, verbose=False).fit(x)
+    network = SymbolicFlow(1, 2, subnet="mlp", training=Training(verbose=False), random_state=seed).fit(x)
     left = max(4.0, seconds - (time.process_time() - began))
     functions = fitted_functions(network.flow_, x, left / 4, seed)
     symbols = sp.symbols("x0 x1", real=True)

@@ -66,7 +66,7 @@ def step_row(shape: Shape, seed: int) -> Row:
 def fit_row(*, quick: bool, seed: int) -> Row:
     """Return what 32 restarts take as one fit and one after another."""
     from isr import SymbolicFlow
-    from isr.estimators.settings import Effort
+    from isr.estimators.settings import Effort, Training
     from isr.problems.densities import DENSITIES
 
     x = DENSITIES["banana"].sample(2000, random_state=seed)
@@ -78,12 +78,8 @@ def fit_row(*, quick: bool, seed: int) -> Row:
         model = SymbolicFlow(
             1,
             2,
-            n_restarts=n_restarts,
-            penalty=None,
-            effort=effort,
+            training=Training(effort, n_restarts=n_restarts, penalty=None, n_jobs=n_jobs, verbose=False),
             random_state=number,
-            n_jobs=n_jobs,
-            verbose=False,
         )
         wall, cpu = time.perf_counter(), time.process_time()
         model.fit(x)

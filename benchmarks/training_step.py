@@ -111,13 +111,22 @@ def fit_row(name: str, seed: int) -> Row:
 
 def _fit_isr(name: str, x: Any, y: Any, n_epochs: int, seed: int) -> float:
     from isr import ConditionalISR
-    from isr.estimators.settings import Effort
+    from isr.estimators.settings import Effort, Training
 
     model = ConditionalISR(
-        ARM.n_blocks, ARM.n_layers, subnet="eql" if name.endswith("cISR") else "mlp",
-        penalty=None, n_restarts=1, noise=0.0, backward=0.0, verbose=False, random_state=seed,
-        effort=Effort(n_epochs * len(x) // 100, 0, 0, peak=1e-3),
-    ).fit(x, y)  # fmt: skip
+        ARM.n_blocks,
+        ARM.n_layers,
+        subnet="eql" if name.endswith("cISR") else "mlp",
+        noise=0.0,
+        training=Training(
+            Effort(n_epochs * len(x) // 100, 0, 0, peak=1e-3),
+            penalty=None,
+            n_restarts=1,
+            backward=0.0,
+            verbose=False,
+        ),
+        random_state=seed,
+    ).fit(x, y)
     return min(point.held_out_nats for point in model.fit_.front)
 
 

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ LIBRARIES = (
     {"constant": 1, "id": 2, "sin": 1},
     {"constant": 1, "id": 1, "tanh": 2},
 )
-PLAIN = {"penalty": None, "effort": Effort(100, 0, 0)}
-PRUNED = {"effort": Effort(100, 100, 100)}
+PLAIN = isr.Training(Effort(100, 0, 0), n_restarts=2, penalty=None, verbose=False)
+PRUNED = isr.Training(Effort(100, 100, 100), n_restarts=2, verbose=False)
 
 
 def main() -> int:
@@ -75,19 +76,19 @@ def one_round(folder: Path, seed: int) -> None:
     x = rng.normal(size=(400, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
     path = folder / "model.isr"
     number = seed // NEW_SHAPE
-    shape = (PRUNED if number % 9 == 4 else PLAIN) | {
-        "n_restarts": 2,
-        "verbose": False,
+    options = {
+        "training": replace(PRUNED if number % 9 == 4 else PLAIN, checkpoint=folder / "part"),
+        "random_state": seed,
         "n_blocks": 1 + number % 4,
         "n_layers": 1 + number // 4 % 3,
-        "primitives": LIBRARIES[number // 12 % 3],
+        "library": LIBRARIES[number // 12 % 3],
     }
     if seed % 2:
-        model = isr.ConditionalISR(random_state=seed, checkpoint=folder / "part", **shape)
+        model = isr.ConditionalISR(**options)
         model.fit(x, x[:, 0] - x[:, 1])
         model.posterior([0.1]).sample(200)
     else:
-        model = isr.SymbolicFlow(random_state=seed, checkpoint=folder / "part", **shape).fit(x)
+        model = isr.SymbolicFlow(**options).fit(x)
         model.sample(200)
     model.save(path)
     loaded = isr.load(path)

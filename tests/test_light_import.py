@@ -53,12 +53,12 @@ def test_reading_a_table_needs_numpy_alone():
 
 DENSE_FIT = """
 import numpy as np
-from isr import ConditionalISR
+from isr import ConditionalISR, Training
 from isr.estimators.settings import Effort
 x = np.random.default_rng(0).normal(size=(200, 2))
 model = ConditionalISR(
-    1, 1, penalty=None, n_restarts=1, noise=0.1, verbose=False, random_state=0, effort=Effort(20, 0, 0),
-    primitives={"constant": 1, "id": 10, "sin": 10},
+    1, 1, noise=0.1, library={"constant": 1, "id": 10, "sin": 10}, random_state=0,
+    training=Training(Effort(20, 0, 0), penalty=None, n_restarts=1, verbose=False),
 ).fit(x, x[:, :1])
 model.sample([[0.0]], 3, random_state=0)
 """

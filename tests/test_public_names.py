@@ -10,6 +10,7 @@ import pytest
 import isr
 
 PUBLIC_NAMES = [
+    "Condenser",
     "ConditionalISR",
     "EQLRegressor",
     "Expressions",
@@ -18,6 +19,7 @@ PUBLIC_NAMES = [
     "PRIMITIVES",
     "Primitive",
     "SymbolicFlow",
+    "Training",
     "__version__",
     "build_flow",
     "check",

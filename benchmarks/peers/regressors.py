@@ -14,16 +14,17 @@ Found = tuple[sp.Expr, Callable[[np.ndarray], np.ndarray]]
 
 def eql(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) -> Found:
     """isr's `EQLRegressor`; formulas of physics also get quotients and roots."""
-    from isr import EQLRegressor
+    from isr import EQLRegressor, Training
 
     more = {"reciprocal": 1, "sqrt": 1, "sin": 1} if family == "Feynman" else {}
     library = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2, **more}
     if more:
         library.pop("sin2pi")
     model = EQLRegressor(
-        primitives=library, random_state=seed, verbose=False, n_restarts=3 if quick else 9,
-        effort="quick" if quick else "normal",
-    ).fit(x, y)  # fmt: skip
+        library=library,
+        training=Training("quick" if quick else "normal", verbose=False, n_restarts=3 if quick else 9),
+        random_state=seed,
+    ).fit(x, y)
     return _renamed(model.expressions_[0], [f"x{i + 1}" for i in range(x.shape[1])], x), model.predict
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "Condenser": "isr.estimators.settings",
     "ConditionalISR": "isr.estimators.inverse",
     "EQLRegressor": "isr.estimators.eql_regressor",
     "Expressions": "isr.equations",
@@ -20,6 +21,7 @@ _EXPORTS = {
     "PRIMITIVES": "isr.bijections.primitives",
     "Primitive": "isr.bijections.primitives",
     "SymbolicFlow": "isr.estimators.symbolic_flow",
+    "Training": "isr.estimators.settings",
     "build_flow": "isr.bijections.build",
     "check": "isr.equations.check",
     "extract": "isr.equations",
@@ -38,18 +40,21 @@ if TYPE_CHECKING:
     from isr.equations.check import check
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
+    from isr.estimators.settings import Condenser, Training
     from isr.estimators.symbolic_flow import SymbolicFlow
     from isr.storage import load, save
 
 __all__ = [
     "ISR",
     "PRIMITIVES",
+    "Condenser",
     "ConditionalISR",
     "EQLRegressor",
     "Expressions",
     "Flow",
     "Primitive",
     "SymbolicFlow",
+    "Training",
     "__version__",
     "build_flow",
     "check",

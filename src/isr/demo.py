@@ -10,7 +10,7 @@ import pandas as pd
 
 from isr.equations.check import CheckResult, check
 from isr.estimators.inverse import ConditionalISR
-from isr.estimators.settings import Effort
+from isr.estimators.settings import Effort, Training
 from isr.posterior.metrics import mmd2, resimulation_error
 from isr.problems import kinematics as arm
 from isr.report import Calibration, write_report
@@ -78,9 +78,14 @@ def fit(effort: Effort = EFFORT) -> ConditionalISR:
     x = arm.sample_prior(N_TRAIN, random_state=0)
     frame = _named(x, arm.forward(x))
     model = ConditionalISR(
-        n_blocks=4, n_layers=2, primitives=LIBRARY, noise=arm.SIGMA_Y, penalty=None, n_restarts=1, effort=effort,
-        units=UNITS, random_state=0,
-    )  # fmt: skip
+        n_blocks=4,
+        n_layers=2,
+        library=LIBRARY,
+        noise=arm.SIGMA_Y,
+        units=UNITS,
+        training=Training(effort, penalty=None, n_restarts=1),
+        random_state=0,
+    )
     return model.fit(frame[list(arm.X_NAMES)], frame[list(arm.Y_NAMES)])
 
 

@@ -15,9 +15,9 @@ from isr.estimators.settings import Effort
 from isr.formulas.front import Point
 from isr.training.history import History
 
-TINY = {
-    "n_layers": 1, "n_restarts": 1, "effort": Effort(30, 0, 0), "random_state": 0, "verbose": False,
-    "primitives": {"constant": 1, "id": 1, "square": 1},
+DENSE = {
+    "n_blocks": 1, "n_layers": 1, "library": {"constant": 1, "id": 1, "square": 1}, "units": {"depth": "m"},
+    "training": isr.Training(Effort(30, 0, 0), n_restarts=1, penalty=None, verbose=False), "random_state": 0,
 }  # fmt: skip
 
 
@@ -80,11 +80,10 @@ def models(tmp_path_factory, regressor):
     """Paths of saved models by method, and of the rows they were fitted to."""
     folder, frame = tmp_path_factory.mktemp("models"), rows()
     x, y = frame[["depth", "speed"]], frame[["p1"]]
-    dense = {**TINY, "n_blocks": 1, "penalty": None, "units": {"depth": "m"}}
     fitted = {
-        "flow": isr.SymbolicFlow(**dense).fit(x),
-        "cisr": isr.ConditionalISR(**dense).fit(x, y),
-        "isr": isr.ISR(**dense).fit(x, y),
+        "flow": isr.SymbolicFlow(**DENSE).fit(x),
+        "cisr": isr.ConditionalISR(**DENSE).fit(x, y),
+        "isr": isr.ISR(**DENSE).fit(x, y),
         "eql": regressor,
     }
     for name, model in fitted.items():

@@ -47,9 +47,12 @@ def check_restarts(n_shares: int, **away: Any) -> None:
 
     def fitted():
         return isr.SymbolicFlow(
-            n_layers=1, n_restarts=n_shares, n_jobs=n_shares, penalty=None, effort=Effort(60, 0, 0), random_state=0,
-            verbose=True,
-        ).fit(x)  # fmt: skip
+            n_layers=1,
+            training=isr.Training(
+                Effort(60, 0, 0), n_restarts=n_shares, n_jobs=n_shares, penalty=None, verbose=True
+            ),
+            random_state=0,
+        ).fit(x)
 
     here = fitted()
     with joblib.parallel_config(**away):

@@ -51,7 +51,7 @@ def test_few_rows_of_many_columns_are_no_worse_than_a_normal_law():
     x = load_wine().data
     order = np.random.default_rng(0).permutation(len(x))
     train, fresh = x[order[:142]], x[order[142:]]
-    model = isr.SymbolicFlow(n_restarts=2, effort="quick", random_state=0).fit(train)
+    model = isr.SymbolicFlow(training=isr.Training("quick", n_restarts=2), random_state=0).fit(train)
     normal = multivariate_normal(train.mean(axis=0), np.cov(train.T)).logpdf(fresh).mean()
     assert model.score(fresh) > normal - 0.5
 
@@ -72,7 +72,7 @@ def test_three_gaussians_get_no_absurd_density_and_no_wild_draw(seed):
 
 def test_bounds_and_one_column_have_a_normal_law_too():
     rows = np.random.default_rng(0).uniform(size=(300, 1))
-    model = isr.SymbolicFlow(n_restarts=1, effort=Effort(50, 50, 20), bounds=[(0, 1)], random_state=0).fit(
-        rows
-    )
+    model = isr.SymbolicFlow(
+        bounds=[(0, 1)], training=isr.Training(Effort(50, 50, 20), n_restarts=1), random_state=0
+    ).fit(rows)
     assert model.score(rows) > -0.1

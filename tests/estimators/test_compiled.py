@@ -29,15 +29,19 @@ def compiled(caplog):
 def _all_of_it(n_layers, folder):
     x = np.random.default_rng(0).normal(size=(200, 2))
     shape = {
-        "n_restarts": 2,
         "random_state": 0,
-        "verbose": False,
         "n_layers": n_layers,
-        "primitives": ("id", "square"),
+        "library": ("id", "square"),
     }
-    flow = isr.SymbolicFlow(n_blocks=1, effort=Effort(300, 300, 100), **shape).fit(x)
+    flow = isr.SymbolicFlow(
+        n_blocks=1, training=isr.Training(Effort(300, 300, 100), n_restarts=2, verbose=False), **shape
+    ).fit(x)
     flow.sample(10)
-    inverse = isr.ConditionalISR(n_blocks=1, penalty=None, effort=Effort(50, 0, 0), **shape).fit(x, x[:, :1])
+    inverse = isr.ConditionalISR(
+        n_blocks=1,
+        training=isr.Training(Effort(50, 0, 0), n_restarts=2, penalty=None, verbose=False),
+        **shape,
+    ).fit(x, x[:, :1])
     inverse.posterior([0.1]).sample(10)
     inverse.save(folder / "model.isr")
     assert str(isr.load(folder / "model.isr").expressions)

@@ -14,9 +14,8 @@ from isr.problems.laws import FUNCTIONS
 
 
 def quick(**options):
-    return isr.EQLRegressor(
-        **{"n_restarts": 4, "effort": "quick", "random_state": 0, "verbose": False, **options}
-    )
+    training = isr.Training("quick", n_restarts=4, verbose=False)
+    return isr.EQLRegressor(**{"training": training, "random_state": 0, **options})
 
 
 @pytest.mark.parametrize(
@@ -107,8 +106,8 @@ UNSUPPORTED = {
 @parametrize_with_checks(
     [
         isr.EQLRegressor(
-            n_restarts=1, n_layers=1, effort=Effort(40, 40, 10), random_state=0, verbose=False,
-            primitives=["constant", "id"], snap=False,
+            n_layers=1, library=["constant", "id"], random_state=0,
+            training=isr.Training(Effort(40, 40, 10), n_restarts=1, verbose=False, snap=False),
         )
     ],
     expected_failed_checks=lambda estimator: UNSUPPORTED,

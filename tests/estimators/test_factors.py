@@ -94,7 +94,10 @@ def test_a_law_of_products_and_quotients_comes_back_exactly(n_columns):
     y = np.stack([6.7e-11 * A * B / C**2, A + B**2], axis=1)[:, :n_columns]
     library = {"constant": 1, "id": 2, "square": 1, "product": 1, "reciprocal": 1}
     model = isr.EQLRegressor(
-        primitives=library, n_layers=1, n_restarts=3, effort="quick", random_state=0, verbose=False
+        library=library,
+        n_layers=1,
+        training=isr.Training("quick", n_restarts=3, verbose=False),
+        random_state=0,
     ).fit(pd.DataFrame(X, columns=["x0", "x1", "x2"]), y)
     a, b, c = sympy.symbols("x0 x1 x2")
     truth = [6.7e-11 * a * b / c**2, a + b**2][:n_columns]

@@ -19,10 +19,14 @@ def _linear_pairs():
     return x, (x[:, 0] + 2 * x[:, 1])[:, None]
 
 
+def _training(n_steps, **more):
+    return isr.Training(Effort(n_steps, 0, 0), n_restarts=1, penalty=None, verbose=False, **more)
+
+
 def _options(**more):
     return {
-        "n_blocks": 1, "n_layers": 1, "primitives": {"constant": 1, "id": 2}, "n_restarts": 1, "penalty": None,
-        "effort": Effort(1500, 0, 0), "noise": SIGMA, "random_state": 0, "verbose": False, **more,
+        "n_blocks": 1, "n_layers": 1, "library": {"constant": 1, "id": 2}, "training": _training(1500),
+        "noise": SIGMA, "random_state": 0, **more,
     }  # fmt: skip
 
 
@@ -89,14 +93,14 @@ def test_a_far_observation_warns(conditional):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [isr.ConditionalISR, isr.ISR])
 def test_the_mlp_gives_the_baselines(kind):
-    model = kind(**_options(subnet="mlp", effort=Effort(100, 0, 0))).fit(*_linear_pairs())
+    model = kind(**_options(subnet="mlp", training=_training(100))).fit(*_linear_pairs())
     assert model.posterior([0.0]).sample(10).shape == (10, 2)
 
 
 @pytest.mark.slow
 def test_the_l2_and_mmd_loss_learns_the_forward_map():
     x, y = _linear_pairs()
-    model = isr.ISR(**_options(loss="l2+mmd", effort=Effort(800, 0, 0))).fit(x, y)
+    model = isr.ISR(**_options(training=_training(800, loss="l2+mmd"))).fit(x, y)
     assert np.corrcoef(model.predict(x)[:, 0], y[:, 0])[0, 1] > 0.98
 
 
@@ -104,7 +108,7 @@ def test_a_simulator_with_a_bounded_prior_never_leaves_its_box():
     def simulator(x):
         return np.exp(1j * x[:, :1]) * x[:, 1:]
 
-    model = isr.ConditionalISR(**_options(noise=0.1, effort=Effort(200, 0, 0), units={"angle": "rad"}))
+    model = isr.ConditionalISR(**_options(noise=0.1, training=_training(200), units={"angle": "rad"}))
     model.fit_simulator({"angle": (-1.0, 1.0), "size": (0.5, 2.0)}, simulator, 2000)
     assert model.y_columns_.names == ("y1_re", "y1_im")
     assert model.expressions_.units == {"angle": "rad"}
@@ -121,7 +125,7 @@ def test_a_simulator_with_a_bounded_prior_never_leaves_its_box():
 def test_frames_keep_their_names():
     x, y = _linear_pairs()
     frames = pd.DataFrame(x, columns=["depth", "speed"]), pd.DataFrame({"pressure": y[:, 0]})
-    model = isr.ConditionalISR(**_options(effort=Effort(50, 0, 0))).fit(*frames)
+    model = isr.ConditionalISR(**_options(training=_training(50))).fit(*frames)
     text = model.expressions_.text()
     assert "depth" in text
     assert "pressure" in text
@@ -135,7 +139,7 @@ def test_frames_keep_their_names():
         ({"noise": "loud"}, "noise must be"),
         ({"noise": {"q": 1.0}}, "no columns of y"),
         ({"units": {"q": "m"}}, "units name"),
-        ({"loss": "hinge"}, "unknown loss"),
+        ({"training": isr.Training(loss="hinge")}, "unknown loss"),
     ],
 )
 def test_bad_options_are_named(options, message):
@@ -148,8 +152,8 @@ def test_too_many_observations_for_isr_are_refused():
     x, _ = _linear_pairs()
     with pytest.raises(ValueError, match="use ConditionalISR"):
         isr.ISR(**_options()).fit(x, np.random.default_rng(0).normal(size=(N, 3)))
-    with pytest.raises(ValueError, match="n_features belongs to ConditionalISR"):
-        isr.ISR(**_options(n_features=3)).fit(x, x[:, :1])
+    with pytest.raises(ValueError, match="condenser belongs to ConditionalISR"):
+        isr.ISR(**_options(condenser=3)).fit(x, x[:, :1])
 
 
 def test_rows_must_pair():
@@ -174,7 +178,7 @@ def _identity(x):
 
 def _in_rounds(n, rounds, steps, folder=None):
     options = _options(
-        noise=1.0, effort=Effort(steps, 0, 0), primitives={"constant": 1, "id": 2, "sin": 2, "sigmoid": 2}
+        noise=1.0, training=_training(steps), library={"constant": 1, "id": 2, "sin": 2, "sigmoid": 2}
     )
     return isr.ConditionalISR(**options).fit_simulator(
         {"a": (-50, 50), "b": (-100, 100)}, _identity, n, y_star=Y_STAR, rounds=rounds, folder=folder
@@ -215,5 +219,5 @@ def test_an_observation_of_the_wrong_width_is_told_before_the_first_fit():
 @pytest.mark.slow
 def test_the_training_record_knows_the_noise():
     x = np.random.default_rng(0).normal(size=(500, 2))
-    model = isr.ConditionalISR(**_options(noise=3.0, effort=Effort(50, 0, 0))).fit(x, 0.01 * x[:, :1])
+    model = isr.ConditionalISR(**_options(noise=3.0, training=_training(50))).fit(x, 0.01 * x[:, :1])
     assert model.training_.high[0] > 5

@@ -68,9 +68,11 @@ def test_standard_rows_do_not_depend_on_the_unit(exponent):
 
 def fitted(rows):
     return isr.SymbolicFlow(
-        n_layers=1, n_restarts=1, penalty=None, effort=Effort(60, 0, 0), random_state=0, verbose=False,
-        primitives={"constant": 1, "id": 1, "square": 1},
-    ).fit(rows)  # fmt: skip
+        n_layers=1,
+        training=isr.Training(Effort(60, 0, 0), n_restarts=1, penalty=None, verbose=False),
+        random_state=0,
+        library={"constant": 1, "id": 1, "square": 1},
+    ).fit(rows)
 
 
 @pytest.mark.slow

@@ -21,11 +21,9 @@ def test_a_fit_that_memorises_its_rows_says_overfitting_with_both_losses():
     y = np.column_stack([x[:, 0] + rng.normal(size=120), rng.normal(size=(120, 6))])
     model = isr.ConditionalISR(
         subnet="mlp",
-        penalty=None,
-        n_restarts=1,
         n_blocks=4,
         noise=0,
-        effort=Effort(2000, 0, 0),
+        training=isr.Training(Effort(2000, 0, 0), penalty=None, n_restarts=1),
         random_state=0,
     )
     with warnings.catch_warnings():
@@ -68,7 +66,7 @@ def test_a_surrogate_worse_than_the_mean_is_named_with_its_score():
 def test_isr_on_a_product_that_changes_sign_is_never_silently_worse_than_a_constant():
     x = np.random.default_rng(0).uniform(-2, 2, size=(600, 3))
     y = np.column_stack([x[:, 0] + x[:, 1] ** 2, x[:, 1] * x[:, 2]])
-    model = isr.ISR(n_restarts=2, effort="quick", random_state=0)
+    model = isr.ISR(training=isr.Training("quick", n_restarts=2), random_state=0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(x, y)
@@ -85,16 +83,16 @@ def test_an_interrupted_fit_says_it_was_stopped():
     timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.warns(ConvergenceWarning, match="stopped by SIGINT"):
-        model = isr.SymbolicFlow(effort="thorough", random_state=0).fit(rows)
+        model = isr.SymbolicFlow(training="thorough", random_state=0).fit(rows)
     assert "stopped by SIGINT" in model.status_.reason
 
 
 def test_max_time_bounds_the_whole_fit_and_is_said():
     rows = np.random.default_rng(0).normal(size=(500, 2))
-    isr.SymbolicFlow(effort=Effort(100, 100, 50), random_state=0).fit(rows)  # compiles
+    isr.SymbolicFlow(training=isr.Training(Effort(100, 100, 50)), random_state=0).fit(rows)  # compiles
     begun = time.monotonic()
     with pytest.warns(ConvergenceWarning, match="max_time of 3 s reached"):
-        isr.SymbolicFlow(effort="thorough", max_time=3, random_state=0).fit(rows)
+        isr.SymbolicFlow(training=isr.Training("thorough", max_time=3), random_state=0).fit(rows)
     assert (
         time.monotonic() - begun < 9
     )  # generous: the machine may be busy, and programs are compiled on the way

@@ -92,8 +92,8 @@ FIT = """
     from isr.estimators.settings import Effort
 
     isr.ConditionalISR(
-        n_blocks=1, n_layers=1, n_restarts=1, penalty=None, effort=Effort(6000, 0, 0), noise=0, random_state=0,
-        verbose=False, primitives={"constant": 1, "id": 1},
+        n_blocks=1, n_layers=1, library={"constant": 1, "id": 1}, noise=0, random_state=0,
+        training=isr.Training(Effort(6000, 0, 0), n_restarts=1, penalty=None, verbose=False),
     ).fit_file(sys.argv[1], x=["a", "b"], y=["c"])
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
@@ -129,7 +129,9 @@ def test_a_density_of_rows_on_disk_is_found(tmp_path, monkeypatch):
     x = rng.normal(size=(10_000, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
     np.save(tmp_path / "rows.npy", x)
     model = isr.SymbolicFlow(
-        n_layers=1, n_restarts=1, penalty=None, effort=Effort(1500, 0, 0), random_state=0, verbose=False
+        n_layers=1,
+        training=isr.Training(Effort(1500, 0, 0), n_restarts=1, penalty=None, verbose=False),
+        random_state=0,
     ).fit_file(tmp_path / "rows.npy")
     truth = np.log(2 * np.pi) + 1 + np.log(0.6)
     assert abs(-model.score(rng.normal(size=(20_000, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])) - truth) < 0.03

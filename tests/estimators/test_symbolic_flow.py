@@ -19,16 +19,19 @@ TINY = Effort(20, 20, 5)
 
 
 def tiny(**options):
-    return isr.SymbolicFlow(
-        **{"n_restarts": 2, "effort": TINY, "n_layers": 1, "random_state": 0, "verbose": False, **options}
-    )
+    training = isr.Training(TINY, n_restarts=2, verbose=False)
+    named = {f"training__{name}": options.pop(name) for name in training.get_params() if name in options}
+    return isr.SymbolicFlow(n_layers=1, training=training, random_state=0, **options).set_params(**named)
 
 
 @pytest.fixture(scope="module")
 def banana():
     x = DENSITIES["banana"].sample(10_000, random_state=0)
     model = isr.SymbolicFlow(
-        n_layers=1, n_restarts=2, effort="quick", units={"width": "m"}, random_state=0, verbose=False
+        n_layers=1,
+        units={"width": "m"},
+        training=isr.Training("quick", n_restarts=2, verbose=False),
+        random_state=0,
     )
     return model.fit(pd.DataFrame(x, columns=["width", "height"]))
 
@@ -180,7 +183,10 @@ QUICK_CHECKS = {
 def _checks():
     """All checks of scikit-learn; those that fit many shapes of data, each compiled anew, are slow."""
     estimator = isr.SymbolicFlow(
-        n_restarts=1, n_layers=1, effort=Effort(2, 2, 1), subnet="mlp", random_state=0, verbose=False
+        n_layers=1,
+        subnet="mlp",
+        training=isr.Training(Effort(2, 2, 1), n_restarts=1, verbose=False),
+        random_state=0,
     )
     for one, check in estimator_checks_generator(estimator):
         name = getattr(check, "func", check).__name__

@@ -84,9 +84,13 @@ def fit_flow(folder: str) -> None:
     population.CHECKPOINT_SECONDS = -1.0
     x = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
     model = isr.SymbolicFlow(
-        n_layers=1, n_restarts=2, effort=Effort(400, 400, 100), random_state=0, verbose=False,
-        checkpoint=Path(folder) / "fit.checkpoint", primitives={"constant": 1, "id": 1, "square": 1},
-    ).fit(x)  # fmt: skip
+        n_layers=1,
+        training=isr.Training(
+            Effort(400, 400, 100), n_restarts=2, verbose=False, checkpoint=Path(folder) / "fit.checkpoint"
+        ),
+        random_state=0,
+        library={"constant": 1, "id": 1, "square": 1},
+    ).fit(x)
     model.save(Path(folder) / "result.npz")
 
 

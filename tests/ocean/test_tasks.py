@@ -89,10 +89,16 @@ def test_walkers_have_the_moments_of_a_normal(with_residuals):
 @pytest.mark.filterwarnings("ignore:overfitting")  # few rows, for the sake of time
 def test_a_model_of_the_whole_array_agrees_with_the_grid(observed, exact):
     model = isr.ConditionalISR(
-        n_blocks=1, n_layers=1, n_features=4, noise=tasks.noise_sd(), penalty=None, n_restarts=1, backward=0.0,
-        primitives={"constant": 1, "id": 2, "sin": 2, "sigmoid": 2}, effort=Effort(2400, 0, 0, peak=5e-3),
-        random_state=0, verbose=False,
-    ).fit_simulator(NEAR, tasks.simulate_array, 1000)  # fmt: skip
+        n_blocks=1,
+        n_layers=1,
+        noise=tasks.noise_sd(),
+        library={"constant": 1, "id": 2, "sin": 2, "sigmoid": 2},
+        training=isr.Training(
+            Effort(2400, 0, 0, peak=5e-3), penalty=None, n_restarts=1, backward=0.0, verbose=False
+        ),
+        random_state=0,
+        condenser=isr.Condenser(4),
+    ).fit_simulator(NEAR, tasks.simulate_array, 1000)
     drawn = model.posterior(observed).sample(4000)
     assert np.all(np.abs(drawn.mean(axis=0) - exact.mean()) < exact.sd())
     assert_allclose(drawn.std(axis=0), exact.sd(), rtol=0.5)

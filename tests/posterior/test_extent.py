@@ -47,8 +47,9 @@ def test_a_model_without_bounds_warns_at_the_edge_of_its_prior_and_its_file_does
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, size=(1000, 2))
     y = x + 0.2 * rng.normal(size=x.shape)
-    options = {"n_blocks": 1, "n_layers": 1, "n_restarts": 1, "penalty": None, "noise": 0, "random_state": 0}
-    model = isr.ConditionalISR(effort=Effort(300, 0, 0), **options).fit(x, y)
+    options = {"n_blocks": 1, "n_layers": 1, "noise": 0, "random_state": 0}
+    options["training"] = isr.Training(Effort(300, 0, 0), n_restarts=1, penalty=None)
+    model = isr.ConditionalISR(**options).fit(x, y)
     model.save(tmp_path / "m.isr")
     from isr.posterior.saved import from_bundle
 
@@ -57,5 +58,5 @@ def test_a_model_without_bounds_warns_at_the_edge_of_its_prior_and_its_file_does
             draws = post.sample(2000)
         outside = np.mean(np.any((draws < 0) | (draws > 1), axis=1))
         assert abs(post.share_outside - outside) < 0.05
-    bounded = isr.ConditionalISR(effort=Effort(300, 0, 0), bounds=[(0, 1), (0, 1)], **options).fit(x, y)
+    bounded = isr.ConditionalISR(bounds=[(0, 1), (0, 1)], **options).fit(x, y)
     assert bounded.posterior([1.0, 1.0]).share_outside < 0.01

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import isr
 from isr.training.devices import rows_mesh
 from training import divided
 
@@ -66,7 +65,3 @@ def test_devices_that_are_not_there_and_rows_that_do_not_divide_are_explained():
     ):
         rows_mesh(2, 33)
     assert rows_mesh(None, 33) is None
-    with pytest.raises(ValueError, match="share out either restarts or rows"):
-        isr.SymbolicFlow(n_restarts=2, n_jobs=2, n_devices=2, verbose=False).fit(
-            np.random.default_rng(0).normal(size=(40, 2))
-        )

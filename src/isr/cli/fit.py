@@ -87,14 +87,16 @@ def fit(
         raise ValueError("--quick and --thorough exclude each other; give one of them")
     rows = _read(data, x, y)
     digest = hashlib.sha256(data.read_bytes()).hexdigest()  # the file may be gone when the fit is done
-    given = {
-        "n_blocks": blocks, "n_layers": layers, "n_restarts": restarts, "max_time": max_time,
-        "checkpoint": checkpoint, "effort": "quick" if quick else "thorough" if thorough else None,
-    }  # fmt: skip
+    from isr.estimators.settings import Training
+
+    effort = "quick" if quick else "thorough" if thorough else "normal"
+    training = {"effort": effort, "n_restarts": restarts, "max_time": max_time, "checkpoint": checkpoint}
+    training |= {"penalty": None} if dense else {}
+    shape = {name: n for name, n in (("n_blocks", blocks), ("n_layers", layers)) if n is not None}
     labels = _units(units, [*rows[0].columns, *([] if rows[1] is None else rows[1].columns)])
     estimator = _estimator(
         chosen,
-        {k: v for k, v in given.items() if v is not None} | {"random_state": seed, "units": labels or None},
+        {**shape, "training": Training(**training), "random_state": seed, "units": labels or None},
         bounds=_bounds(bounds),
         noise=noise,
         dense=dense,
@@ -197,7 +199,7 @@ def _estimator(method: Method, options: dict[str, Any], *, bounds: Any, noise: s
             raise ValueError(f"{option} means nothing with --method {method.value}; leave it out")
     if method is Method.eql:
         return EQLRegressor(**options)
-    options |= {"bounds": bounds} | ({"penalty": None} if dense else {})
+    options |= {"bounds": bounds}
     if method is Method.flow:
         return SymbolicFlow(**options)
     options |= {"noise": _noise(noise)} | ({"subnet": "mlp"} if method in NETWORKS else {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,38 +17,28 @@ from isr.bijections.sigmoid import written_out
 from isr.equations.formulas import FormulaExpressions, formula_expressions, output_names
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import RegressionFit, fit_regression
-from isr.estimators.settings import make_schedule, seed_of
+from isr.estimators.settings import Effort, Training, make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
+from isr.estimators.wrong_options import explains_wrong_options
 from isr.storage import Bundle
 from isr.tables.arrays import without_times
 from isr.tables.tables import check_units
 from isr.training.monitor import Monitor
-from isr.training.penalties import AbstractPenalty
 
 LIBRARY = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2}
-STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
 
 
+@explains_wrong_options
 class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     """Learns ``y = f(x)`` as short formulas, one for each output.
 
     Args:
         n_layers: Hidden layers of the network that is pruned into formulas.
-        primitives: Library of functions with multiplicities; constant, identity, square, sine, exponential, sigmoid
+        library: Library of functions with multiplicities; constant, identity, square, sine, exponential, sigmoid
             and product when None.
-        n_restarts: Random starts trained side by side.
-        n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
-        n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
-        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object.
-        effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
-        batch_size: Rows a step.
         units: Unit of a variable of x or y, by name.
-        selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
-        snap: Whether constants are set to simple values where the data cannot tell the difference.
-        max_time: Seconds after which the best so far is kept.
-        checkpoint: File to write progress to and to resume from.
+        training: How it is trained, an `isr.Training`; its effort alone (``"quick"``) will do.
         random_state: Seed.
-        verbose: Progress on (True), off (False) or on a terminal only (None).
 
     Attributes:
         formulas_: The model.
@@ -63,7 +52,8 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     Example:
         >>> import numpy as np
         >>> x = np.linspace(-1, 1, 64)[:, None]
-        >>> model = EQLRegressor(n_layers=1, n_restarts=2, effort="quick", random_state=0).fit(x, 2 * x[:, 0] ** 2)
+        >>> model = EQLRegressor(n_layers=1, training="quick", random_state=0).set_params(training__n_restarts=2)
+        >>> model = model.fit(x, 2 * x[:, 0] ** 2)
         >>> model.expressions_
         [2*x1**2]
         >>> model.predict([[0.5]]), model.score(x, 2 * x[:, 0] ** 2)
@@ -80,41 +70,23 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     """
 
     n_features_in_: int
+    _usual_training = Training(n_restarts=9, batch_size=64)
+    _no_training = ("loss", "backward")
 
     def __init__(
         self,
         n_layers: int = 2,
         *,
-        primitives: Mapping[str, int] | Sequence[str] | None = None,
-        n_restarts: int = 9,
-        n_jobs: int | None = None,
-        n_devices: int | None = None,
-        penalty: str | AbstractPenalty = "l0.5",
-        effort: Any = "normal",
-        batch_size: int = 64,
+        library: Mapping[str, int] | Sequence[str] | None = None,
         units: Mapping[str, str] | None = None,
-        selection: str = "bic",
-        snap: bool = True,
-        max_time: float | None = None,
-        checkpoint: str | Path | None = None,
+        training: Training | Effort | str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool | None = None,
     ) -> None:
         self.n_layers = n_layers
-        self.primitives = primitives
-        self.n_restarts = n_restarts
-        self.n_jobs = n_jobs
-        self.n_devices = n_devices
-        self.penalty = penalty
-        self.effort = effort
-        self.batch_size = batch_size
+        self.library = library
         self.units = units
-        self.selection = selection
-        self.snap = snap
-        self.max_time = max_time
-        self.checkpoint = checkpoint
+        self.training = training
         self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EQLRegressor:
         """Learn formulas for y, one column or several, from the rows of X."""
@@ -139,20 +111,15 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         self.y_names_ = _names_of(y, targets.shape[1], self._names())
         check_units(self.units or {}, [*self._names(), *self.y_names_], what="x and y")
         n_train = max(1, round(0.8 * len(values)))
-        schedule = make_schedule(
-            self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS,
-            penalty=self.penalty,
-        )  # fmt: skip
+        training = self._training()
+        schedule = make_schedule(training, n_train)
         self.seed_ = seed_of(self.random_state)
-        monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
+        monitor = Monitor(verbose=training.verbose, max_time=training.max_time)
         with monitor.watching():
             self.fit_: RegressionFit = fit_regression(
                 values, targets, weight,
-                library=LIBRARY if self.primitives is None else self.primitives,
-                n_layers=self.n_layers, schedule=schedule, n_restarts=self.n_restarts, rule=self.selection,
-                snapping=self.snap, seed=self.seed_, monitor=monitor,
-                path=None if self.checkpoint is None else Path(self.checkpoint), n_jobs=self.n_jobs,
-                n_devices=self.n_devices,
+                library=LIBRARY if self.library is None else self.library,
+                n_layers=self.n_layers, training=training, schedule=schedule, seed=self.seed_, monitor=monitor,
             )  # fmt: skip
         self.history_ = self.fit_.population.history
         self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train), monitor.stopped)

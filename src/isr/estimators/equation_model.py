@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from isr.bijections.parameters import flatten
+from isr.estimators.settings import Effort, Training, training_of
 from isr.formulas.front import Point, choose
 from isr.storage import Bundle, save
 from isr.storage.bundle import model_html
@@ -31,7 +32,25 @@ class EquationModel(BaseEstimator):
     """Base of the estimators; a subclass sets ``fit_`` (with front, chosen, errors) and calls `_use`."""
 
     fit_: Any
-    selection: str
+    training: Training | Effort | str | None
+    _usual_training: ClassVar[Training]
+    _no_training: ClassVar[tuple[str, ...]] = ()
+
+    def set_params(self, **params: Any) -> Self:
+        """Set options as scikit-learn does; ``training__effort="quick"`` works whatever ``training`` was."""
+        if "training" not in params and any(name.startswith("training__") for name in params):
+            self.training = training_of(self.training)
+        return super().set_params(**params)
+
+    def _training(self) -> Training:
+        """The options of training, complete."""
+        training, usual = training_of(self.training, self._usual_training), Training()
+        for name in self._no_training:
+            if getattr(training, name) != getattr(usual, name):
+                raise ValueError(
+                    f"{name} means nothing to {type(self).__name__}; leave it out of its training"
+                )
+        return training
 
     @abstractmethod
     def _use(self, index: int) -> None:
@@ -49,7 +68,12 @@ class EquationModel(BaseEstimator):
         """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
         check_is_fitted(self, "fit_")
         self._use(
-            choose(self.fit_.front, rule or self.selection, n_rows=self.fit_.n_train, complexity=complexity)
+            choose(
+                self.fit_.front,
+                rule or self._training().selection,
+                n_rows=self.fit_.n_train,
+                complexity=complexity,
+            )
         )
         return self
 

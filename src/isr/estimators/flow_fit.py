@@ -24,6 +24,7 @@ from isr.bijections.programs import compiled
 from isr.estimators.baselines import better_than, normal_point, not_wild
 from isr.estimators.flow_points import closed_point, in_nats_of_x, polished_point, refined_points, weighed
 from isr.estimators.rows import Pairs, Rows, prepare
+from isr.estimators.settings import Training
 from isr.estimators.status import DivergedError
 from isr.estimators.streams import StandardBlocks, Stream
 from isr.formulas.front import Point, choose, pareto
@@ -72,35 +73,24 @@ class Settings:
 
     Args:
         architectures: Shapes to choose from; the one with the best warm start is trained.
+        training: The user's options, complete.
         schedule: How the population is trained.
-        n_restarts: Members of the population before the ladder of penalties multiplies them.
-        rule: How a point of the front is chosen.
-        snapping: Whether constants may be set to simple values.
         seed: Of everything drawn.
-        path: Where checkpoints go.
-        sparse: Whether the trained networks are pruned into formulas.
         joint: Whether y, where there is one, is an output (ISR) rather than a condition (cISR).
-        loss: What training minimises.
-        backward: Weight of the term that keeps samples drawn backwards where data lie.
-        n_jobs: Workers among which restarts are shared out.
-        n_devices: Devices among which the rows of a batch are divided.
         stream: Where training reads its rows, if there are more than memory holds.
     """
 
     architectures: tuple[Architecture, ...]
+    training: Training
     schedule: Schedule
-    n_restarts: int
-    rule: str
-    snapping: bool
     seed: int
-    path: Path | None = None
-    sparse: bool = True
     joint: bool = False
-    loss: str = "likelihood"
-    backward: float = 0.0
-    n_jobs: int | None = None
-    n_devices: int | None = None
     stream: Stream | None = None
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the trained networks are pruned into formulas."""
+        return self.training.penalty is not None
 
 
 def fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
@@ -133,9 +123,9 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
     front = safe or front
     fair = better_than(front, normal)
     # Who asks for every weight wants accuracy; a price on constants would take the normal law instead.
-    rule = settings.rule if settings.sparse else "accuracy"
+    rule = settings.training.selection if settings.sparse else "accuracy"
     chosen = fair[choose([front[i] for i in fair], rule, n_rows=len(rows.train))]
-    polished = polished_point(front[chosen], rows, settings.snapping, monitor, sparse=settings.sparse)
+    polished = polished_point(front[chosen], rows, settings.training.snap, monitor, sparse=settings.sparse)
     front[chosen] = polished.point
     front = [in_nats_of_x(p, rows) for p in front]
     return FlowFit(
@@ -147,7 +137,10 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> FlowFit:
 def _train(
     rows: Rows, shape: Architecture, settings: Settings, monitor: Monitor
 ) -> tuple[Population, Callable[[Any], Flow]]:
-    keys = split_words(words_of(key_of(settings.seed)), settings.n_restarts + 1)
+    training = settings.training
+    assert training.n_restarts is not None
+    assert training.backward is not None
+    keys = split_words(words_of(key_of(settings.seed)), training.n_restarts + 1)
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
     if settings.joint:
         y = {"noise": (1.0,) * rows.n_observed}
@@ -158,13 +151,13 @@ def _train(
     peaks = (phase.peak for phase in settings.schedule.phases if phase.n_epochs)
     noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
     data = rows.fresh() if settings.stream is None else StandardBlocks(settings.stream, rows)
-    masks, groups = sublibrary_masks(flows[0], settings.n_restarts) if settings.sparse else (None, None)
+    masks, groups = sublibrary_masks(flows[0], training.n_restarts) if settings.sparse else (None, None)
     population = train_shared(
-        FlowObjective(restore, settings.backward, settings.loss), weights, data, rows.fresh(held_out=True),
-        settings.schedule, wrapped(keys[0]), noise=noise, n_jobs=settings.n_jobs, n_devices=settings.n_devices,
-        monitor=monitor, path=settings.path, penalised=penalised(flows[0]),
+        FlowObjective(restore, training.backward, training.loss), weights, data, rows.fresh(held_out=True),
+        settings.schedule, wrapped(keys[0]), noise=noise, n_jobs=training.n_jobs, monitor=monitor,
+        path=None if training.checkpoint is None else Path(training.checkpoint), penalised=penalised(flows[0]),
         masks=masks, groups=groups,
-        about=repr((shape, settings.joint, settings.loss, settings.backward, rows.jitter)),
+        about=repr((shape, settings.joint, training.loss, float(training.backward), rows.jitter)),
     )  # fmt: skip
     return population, restore
 
@@ -211,7 +204,8 @@ def _best_shape(pairs: Pairs, settings: Settings, monitor: Monitor) -> Architect
     phases = settings.schedule.phases
     warm = phases[0]._replace(name="charts", n_epochs=max(1, phases[0].n_epochs // 4))
     short = replace(settings.schedule, phases=(warm, *(p._replace(n_epochs=0) for p in phases[1:])))
-    trial = replace(settings, schedule=short, n_restarts=2, path=None, stream=None)
+    few = replace(settings.training, n_restarts=2, checkpoint=None)
+    trial = replace(settings, training=few, schedule=short, stream=None)
     scores = []
     charts_differ = len({shape.charts for shape in settings.architectures}) > 1
     for shape in settings.architectures:

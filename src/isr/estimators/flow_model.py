@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +23,10 @@ from isr.storage import Bundle
 from isr.tables.degenerate import warn_if_degenerate
 from isr.tables.tables import Columns
 from isr.training.monitor import Monitor
-from isr.training.penalties import AbstractPenalty
 
 if TYPE_CHECKING:
     from isr.equations import Expressions
 
-STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
 # Rows that the round trip of a fitted model is told of.
 N_ROUND_TRIP = 500
 
@@ -39,21 +36,11 @@ class FlowModel(EquationModel):
 
     n_blocks: int
     n_layers: int
-    primitives: Mapping[str, int] | Sequence[str] | None
+    library: Mapping[str, int] | Sequence[str] | None
     subnet: str
     mixing: str
     charts: Sequence[str] | str
-    n_restarts: int
-    n_jobs: int | None
-    n_devices: int | None
-    penalty: str | AbstractPenalty | None
-    effort: Any
-    batch_size: int
-    snap: bool
-    max_time: float | None
-    checkpoint: str | Path | None
     random_state: Any
-    verbose: bool | None
     columns_: Columns
 
     fit_: FlowFit
@@ -67,7 +54,7 @@ class FlowModel(EquationModel):
         pairs: Pairs,
         *,
         clamp: float,
-        peak: float = 1e-2,
+        peak: float | None = None,
         shape: Mapping[str, Any] | None = None,
         stream: Stream | None = None,
         **more: Any,
@@ -80,26 +67,20 @@ class FlowModel(EquationModel):
         n_train = max(1, round(0.8 * len(pairs.x)))
         if stream is not None:
             n_train, pairs = stream.n_trained, replace(pairs, n_held_out=stream.n_held_out)
-        schedule = make_schedule(
-            self.effort, n_train, batch_size=self.batch_size, strengths=STRENGTHS, penalty=self.penalty,
-            sparse=self.subnet == "eql", peak=peak,
-        )  # fmt: skip
+        training = self._training()
+        schedule = make_schedule(training, n_train, sparse=self.subnet == "eql", peak=peak)
         self.seed_ = seed_of(self.random_state) if stream is None else stream.seed
         settings = Settings(
-            architectures=self._architectures(pairs.x.shape[1], clamp, shape or {}),
+            architectures=self._architectures(
+                pairs.x.shape[1], clamp, shape or {}, sparse=training.penalty is not None
+            ),
+            training=training,
             schedule=schedule,
-            n_restarts=self.n_restarts,
-            n_jobs=self.n_jobs,
-            n_devices=self.n_devices,
-            stream=stream,
-            rule=self.selection,
-            snapping=self.snap,
-            sparse=self.penalty is not None,
             seed=self.seed_,
-            path=None if self.checkpoint is None else Path(self.checkpoint),
+            stream=stream,
             **more,
         )
-        monitor = Monitor(verbose=self.verbose, max_time=self.max_time)
+        monitor = Monitor(verbose=training.verbose, max_time=training.max_time)
         with monitor.watching():
             self.fit_ = fit_flow(pairs, settings, monitor)
         some = [None if rows is None else rows[:N_ROUND_TRIP].copy() for rows in (pairs.x, pairs.y)]
@@ -136,16 +117,18 @@ class FlowModel(EquationModel):
         known = {"round_trip_error": self.round_trip_error_} if hasattr(self, "_some_rows") else {}
         return super()._metadata(**known, **more)
 
-    def _architectures(self, dim: int, clamp: float, more: Mapping[str, Any]) -> tuple[Architecture, ...]:
+    def _architectures(
+        self, dim: int, clamp: float, more: Mapping[str, Any], *, sparse: bool
+    ) -> tuple[Architecture, ...]:
         shape = Architecture(
             n_blocks=self.n_blocks, n_layers=self.n_layers, subnet=self.subnet, mixing=self.mixing,
-            library=dict(PAPER_LIBRARY) if self.primitives is None else self.primitives, clamp=clamp, **more,
+            library=dict(PAPER_LIBRARY) if self.library is None else self.library, clamp=clamp, **more,
         )  # fmt: skip
         if self.charts == "auto":
             offered = [(), ("polar",), ("split",)] if dim == 2 else [(), ("split",)] if dim > 1 else [()]
             return tuple(replace(shape, charts=charts) for charts in offered)
         shape = replace(shape, charts=tuple(self.charts))
-        if self.mixing == "permutation" and 2 <= self.n_blocks <= 3 and dim > 2 and self.penalty is not None:
+        if self.mixing == "permutation" and 2 <= self.n_blocks <= 3 and dim > 2 and sparse:
             # With few blocks a law may fit one way of splitting the variables and not another.
             return tuple(replace(shape, order=order) for order in range(3))
         return (shape,)

@@ -15,9 +15,10 @@ from isr.bijections.flow import Precision
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.noise import observation_noise
 from isr.estimators.rows import Pairs
-from isr.estimators.settings import seed_of
+from isr.estimators.settings import Condenser, Effort, Training, condenser_of, seed_of
 from isr.estimators.status import Status, worse_than_constant
 from isr.estimators.streams import Stream
+from isr.estimators.wrong_options import explains_wrong_options
 from isr.posterior.extent import Extent
 from isr.posterior.outliers import TrainingRecord
 from isr.posterior.posterior import Posterior
@@ -28,7 +29,6 @@ from isr.storage import Bundle
 from isr.tables.bounds import Bounds
 from isr.tables.sources import open_rows
 from isr.tables.tables import Columns, Table, check_paired, read_row, read_table
-from isr.training.penalties import AbstractPenalty
 
 CLAMP = 2.0
 # Several blocks that read y diverge at the rate that suits a density of one or two blocks.
@@ -37,39 +37,26 @@ PEAK = 3e-3
 N_JUDGED = 5000
 
 
+@explains_wrong_options
 class InverseModel(FlowModel):
     """Base of `ISR` and `ConditionalISR`, which differ in how y enters.
 
     Args:
         n_blocks: Coupling blocks.
         n_layers: Hidden layers of a subnetwork.
-        primitives: Library of functions with multiplicities; the paper's when None.
+        library: Library of functions with multiplicities; the paper's when None.
         subnet: ``"eql"`` for equations, ``"mlp"`` for the baselines INN and cINN.
         mixing: Between blocks: a fixed ``"permutation"``, a learned ``"linear"`` map, or ``"none"``.
         charts: Closed-form charts of x to apply first, such as ``("split",)``.
-        n_features: Features to which y is condensed before the blocks read it (conditional form only); 0 lets
-            them read y itself.
-        condenser: What condenses y: a ``"network"`` of leaky ReLUs, a ``"wide network"`` with twice as many, or a
-            ``"linear"`` map, which can be read.
+        condenser: Makes a few features of y before the blocks read it (conditional form only): an `isr.Condenser`, or
+            how many features a network makes; None lets the blocks read y itself.
         noise: Standard deviation of the observation noise to add to y: a number, one a column, or a mapping by
             name. 0 where y has its noise already. ``"auto"`` adds 1 % of each column's spread, because without any
             noise a posterior has no density.
         bounds: Box of the prior: mapping or list of ``(low, high)``, None for an open end. Never left by a sample.
         units: Unit of a variable, by name.
-        loss: ``"likelihood"``, or ``"l2+mmd"`` in both directions.
-        backward: Weight of the term that keeps samples drawn backwards where data lie.
-        n_restarts: Random starts trained side by side.
-        n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
-        n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
-        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight, for accuracy alone.
-        effort: ``"quick"``, ``"normal"``, ``"thorough"`` or an `Effort`.
-        batch_size: Rows a step.
-        selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
-        snap: Whether constants are set to simple values where the data cannot tell the difference.
-        max_time: Seconds after which the best so far is kept.
-        checkpoint: File to write progress to and to resume from.
+        training: How it is trained, an `isr.Training`; its effort alone (``"quick"``) will do.
         random_state: Seed.
-        verbose: Progress on (True), off (False) or on a terminal only (None).
 
     Attributes:
         flow_: The model.
@@ -86,6 +73,7 @@ class InverseModel(FlowModel):
     """
 
     _joint: bool
+    _usual_training = Training(n_restarts=4, batch_size=100, backward=1.0)
 
     extent_: Extent | None = None
 
@@ -94,55 +82,29 @@ class InverseModel(FlowModel):
         n_blocks: int = 2,
         n_layers: int = 2,
         *,
-        primitives: Mapping[str, int] | Sequence[str] | None = None,
+        library: Mapping[str, int] | Sequence[str] | None = None,
         subnet: str = "eql",
         mixing: str = "linear",
         charts: Sequence[str] | str = (),
-        n_features: int = 0,
-        condenser: str = "network",
+        condenser: Condenser | int | None = None,
         noise: Any = "auto",
         bounds: Any = None,
         units: Mapping[str, str] | None = None,
-        loss: str = "likelihood",
-        backward: float = 1.0,
-        n_restarts: int = 4,
-        n_jobs: int | None = None,
-        n_devices: int | None = None,
-        penalty: str | AbstractPenalty | None = "l0.5",
-        effort: Any = "normal",
-        batch_size: int = 100,
-        selection: str = "bic",
-        snap: bool = True,
-        max_time: float | None = None,
-        checkpoint: str | Path | None = None,
+        training: Training | Effort | str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool | None = None,
     ) -> None:
         self.n_blocks = n_blocks
         self.n_layers = n_layers
-        self.primitives = primitives
+        self.library = library
         self.subnet = subnet
         self.mixing = mixing
         self.charts = charts
-        self.n_features = n_features
         self.condenser = condenser
         self.noise = noise
         self.bounds = bounds
         self.units = units
-        self.loss = loss
-        self.backward = backward
-        self.n_restarts = n_restarts
-        self.n_jobs = n_jobs
-        self.n_devices = n_devices
-        self.penalty = penalty
-        self.effort = effort
-        self.batch_size = batch_size
-        self.selection = selection
-        self.snap = snap
-        self.max_time = max_time
-        self.checkpoint = checkpoint
+        self.training = training
         self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, x: Any, y: Any) -> Self:
         """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""
@@ -186,7 +148,7 @@ class InverseModel(FlowModel):
         box = None if x_table.bounds is None else bounded(x_table.bounds.low, x_table.bounds.high)
         self._fit(
             Pairs(x_table.values, box, y_table.values, self.noise_), clamp=CLAMP, peak=PEAK, shape=self._shape(),
-            joint=self._joint, loss=self.loss, backward=float(self.backward), stream=stream,
+            joint=self._joint, stream=stream,
         )  # fmt: skip
         return self
 
@@ -256,11 +218,12 @@ class InverseModel(FlowModel):
         return self
 
     def _shape(self) -> dict[str, Any]:
-        if self.n_features and self._joint:
+        condenser = condenser_of(self.condenser)
+        if condenser.n_features and self._joint:
             raise ValueError(
-                "n_features belongs to ConditionalISR: ISR gives y as an output and does not read it"
+                "condenser belongs to ConditionalISR: ISR gives y as an output and does not read it"
             )
-        return {"n_features": self.n_features, "condenser": self.condenser}
+        return {"n_features": condenser.n_features, "condenser": condenser.kind}
 
     def posterior(self, y_star: Any) -> Posterior:
         """Return the posterior given one observation, or several of the same x (rows)."""
@@ -353,9 +316,10 @@ class ISR(InverseModel):
 
     Example:
         >>> import numpy as np
-        >>> from isr.estimators.settings import Effort
+        >>> from isr.estimators.settings import Effort, Training
+        >>> training = Training(Effort(40, 0, 0), n_restarts=1, penalty=None)
         >>> x = np.random.default_rng(0).normal(size=(200, 2))
-        >>> model = ISR(n_blocks=1, n_layers=1, n_restarts=1, penalty=None, effort=Effort(40, 0, 0))
+        >>> model = ISR(n_blocks=1, n_layers=1, training=training)
         >>> model.fit(x, x[:, 0] - x[:, 1]).predict(x).shape
         (200, 1)
         >>> model.score(x, x[:, 0] - x[:, 1]) > -10, model.log_prob(x, x[:, 0] - x[:, 1]).shape
@@ -387,9 +351,10 @@ class ConditionalISR(InverseModel):
 
     Example:
         >>> import numpy as np
-        >>> from isr.estimators.settings import Effort
+        >>> from isr.estimators.settings import Effort, Training
+        >>> training = Training(Effort(40, 0, 0), n_restarts=1, penalty=None)
         >>> x = np.random.default_rng(0).normal(size=(200, 2))
-        >>> model = ConditionalISR(n_blocks=1, n_layers=1, n_restarts=1, penalty=None, effort=Effort(40, 0, 0))
+        >>> model = ConditionalISR(n_blocks=1, n_layers=1, training=training)
         >>> model.fit(x, x[:, 0] - x[:, 1]).posterior([0.3]).sample(5).shape
         (5, 2)
         >>> model.sample([[0.3], [0.5]], 4).shape

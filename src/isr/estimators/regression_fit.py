@@ -20,6 +20,7 @@ from isr.bijections.keys import key_of, split_words, words_of, wrapped
 from isr.bijections.parameters import flatten, n_constants
 from isr.estimators.factors import Factor, find_factor
 from isr.estimators.refine import MAX_CONSTANTS, eliminate_all, polish, refine
+from isr.estimators.settings import Training
 from isr.estimators.status import DivergedError
 from isr.formulas.canonical import (
     build_formulas,
@@ -67,15 +68,10 @@ def fit_regression(
     *,
     library,
     n_layers: int,
+    training: Training,
     schedule: Schedule,
-    n_restarts: int,
-    rule: str,
-    snapping: bool,
     seed: int,
     monitor: Monitor,
-    path: Path | None = None,
-    n_jobs: int | None = None,
-    n_devices: int | None = None,
 ) -> RegressionFit:
     """Fit formulas for every column of y to rows of x, by least squares.
 
@@ -85,15 +81,10 @@ def fit_regression(
         weight: Of each row.
         library: Primitives of a layer.
         n_layers: Hidden layers.
+        training: The user's options, complete.
         schedule: How the population is trained.
-        n_restarts: Members before the ladder of penalties multiplies them.
-        rule: How a point of the front is chosen.
-        snapping: Whether constants may be set to simple values.
         seed: Of everything drawn.
         monitor: Progress, deadline and interruption.
-        path: Where checkpoints go.
-        n_jobs: Workers among which restarts are shared out.
-        n_devices: Devices among which the rows of a batch are divided.
     """
     keep_compiled_programs()
     with jax.enable_x64(True):
@@ -108,8 +99,7 @@ def fit_regression(
             rest_scale = _scale_of_rest(rest[split.train])
             rest_data, rest_held_out = _arrays(x, rest, weight, rest_scale, split)
         members, population = _train(
-            rest_data, rest_held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs,
-            n_devices,
+            rest_data, rest_held_out, x_scale, library, n_layers, training, schedule, seed, monitor
         )  # fmt: skip
 
         def nats(loss: float) -> float:
@@ -133,11 +123,11 @@ def fit_regression(
         front = pareto(points)
         if not front:
             raise DivergedError
-        chosen = choose(front, rule, n_rows=len(split.train))
+        chosen = choose(front, training.selection, n_rows=len(split.train))
         front = [replace(p, model=_in_units(p.model, y_scale)) for p in front]
         polished = polish(
             front[chosen], row_loss, _in_y_units(data, y_scale), _in_y_units(held_out, y_scale),
-            snapping=snapping, tidy=tidy, complexity=_complexity, nats=nats,
+            snapping=training.snap, tidy=tidy, complexity=_complexity, nats=nats,
         )  # fmt: skip
         front[chosen] = polished.point
         return RegressionFit(
@@ -175,10 +165,9 @@ def _arrays(x, y, weight, y_scale, split) -> tuple[dict[str, np.ndarray], dict[s
     return train, held_out
 
 
-def _train(
-    data, held_out, x_scale, library, n_layers, schedule, n_restarts, seed, monitor, path, n_jobs, n_devices
-):
-    keys = split_words(words_of(key_of(seed)), n_restarts + 1)
+def _train(data, held_out, x_scale, library, n_layers, training, schedule, seed, monitor):
+    assert training.n_restarts is not None
+    keys = split_words(words_of(key_of(seed)), training.n_restarts + 1)
     n_inputs, n_outputs = len(data["x"]), len(data["y"])
     networks = [
         build_eql(k, n_inputs, n_outputs, n_layers=n_layers, library=library, skip=True, last_scale=0.3)
@@ -186,7 +175,7 @@ def _train(
     ]
     _, restore = flatten(networks[0])
     weights = np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks])
-    masks, groups = sublibrary_masks(networks[0], n_restarts)
+    masks, groups = sublibrary_masks(networks[0], training.n_restarts)
     population = train_shared(
         _Objective(restore),
         weights,
@@ -194,10 +183,9 @@ def _train(
         _scaled(held_out, x_scale),
         schedule,
         wrapped(keys[0]),
-        n_jobs=n_jobs,
-        n_devices=n_devices,
+        n_jobs=training.n_jobs,
         monitor=monitor,
-        path=path,
+        path=None if training.checkpoint is None else Path(training.checkpoint),
         masks=masks,
         groups=groups,
         about=repr((library, n_layers)),

@@ -1,13 +1,16 @@
-"""How long and how hard a fit tries: named efforts, turned into a schedule for a given data set."""
+"""What an estimator is told besides its model: how to train, and what condenses y; and the schedule made of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from isr.estimators.wrong_options import explains_wrong_options
 from isr.training.loop import Phase
 from isr.training.penalties import AbstractPenalty, parse_penalty
 from isr.training.population import Schedule
@@ -30,34 +33,125 @@ EFFORTS = {
 }
 
 
+# Strengths of the penalty, one for each copy of a restart.
+STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
+
+
+@explains_wrong_options
+@dataclass(repr=False)
+class Training(BaseEstimator):
+    """How a fit is trained and what is chosen of it; None is the estimator's own choice.
+
+    Args:
+        effort: ``"quick"``, ``"normal"``, ``"thorough"`` or an `Effort`.
+        n_restarts: Random starts trained side by side.
+        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight, for accuracy alone.
+        batch_size: Rows per step.
+        loss: ``"likelihood"``, or ``"l2+mmd"`` in both directions (`ISR` and `ConditionalISR`).
+        backward: Weight of the term that keeps samples drawn backwards where data lie (flows only).
+        selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
+        snap: Whether constants are set to simple values where the data cannot tell the difference.
+        n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
+        max_time: Seconds after which the best so far is kept.
+        checkpoint: File to write progress to and to resume from.
+        verbose: Progress on (True), off (False) or on a terminal only (None).
+
+    Example:
+        >>> Training("quick", n_restarts=2)
+        Training(effort='quick', n_restarts=2)
+    """
+
+    effort: str | Effort = "normal"
+    _: KW_ONLY
+    n_restarts: int | None = None
+    penalty: str | AbstractPenalty | None = "l0.5"
+    batch_size: int | None = None
+    loss: str = "likelihood"
+    backward: float | None = None
+    selection: str = "bic"
+    snap: bool = True
+    n_jobs: int | None = None
+    max_time: float | None = None
+    checkpoint: str | Path | None = None
+    verbose: bool | None = None
+
+
+def training_of(given: Training | Effort | str | None, usual: Training | None = None) -> Training:
+    """Return the training that an estimator was given, its effort alone or nothing at all; None is as usual.
+
+    Example:
+        >>> training_of("quick", Training(n_restarts=8))
+        Training(effort='quick', n_restarts=8)
+    """
+    training = Training() if given is None else given
+    if isinstance(given, str | Effort):
+        training = Training(given)
+    if not isinstance(training, Training):
+        raise TypeError(
+            f"training must be an isr.Training, an effort such as 'quick', or None, got {given!r}; "
+            "write isr.Training(effort=..., n_restarts=...)"
+        )
+    if usual is None:
+        return training
+    own = ("n_restarts", "batch_size", "backward")
+    return replace(
+        training, **{name: getattr(usual, name) for name in own if getattr(training, name) is None}
+    )
+
+
+@explains_wrong_options
+@dataclass(repr=False)
+class Condenser(BaseEstimator):
+    """What makes a few features of many observations before the blocks of a `ConditionalISR` read them.
+
+    Args:
+        n_features: How many.
+        kind: A ``"network"`` of leaky ReLUs, a ``"wide network"`` with twice as many, or a ``"linear"`` map, which
+            can be read.
+
+    Example:
+        >>> Condenser(8, kind="linear")
+        Condenser(kind='linear', n_features=8)
+    """
+
+    n_features: int
+    kind: str = "network"
+
+
+def condenser_of(given: Condenser | int | None) -> Condenser:
+    """Return the condenser that an estimator was given, as an object, a number of features or nothing at all."""
+    if given is None or (isinstance(given, int | np.integer) and not isinstance(given, bool)):
+        return Condenser(int(given or 0))
+    if not isinstance(given, Condenser):
+        raise TypeError(
+            f"condenser must be an isr.Condenser or a number of features, got {given!r}; "
+            "write isr.Condenser(n_features=8, kind='linear')"
+        )
+    return given
+
+
 # Fewer steps than this a compiled call would leave most of the time to Python.
 MIN_STEPS = 50
 
 
 def make_schedule(
-    effort: str | Effort,
-    n_rows: int,
-    *,
-    batch_size: int,
-    strengths: tuple[float, ...],
-    penalty: str | AbstractPenalty | None,
-    sparse: bool = True,
-    peak: float = 1e-2,
+    training: Training, n_rows: int, *, sparse: bool = True, peak: float | None = None
 ) -> Schedule:
-    """Return the schedule of a fit.
+    """Return the schedule of a fit to so many rows; that of a dense model has all its steps in one phase.
 
     Args:
-        effort: ``"quick"``, ``"normal"``, ``"thorough"`` or an `Effort`.
+        training: With a batch size.
         n_rows: Training rows.
-        batch_size: Rows a step.
-        strengths: Ladder of penalty strengths.
-        penalty: What is penalised how; ``None`` for a dense model, whose steps all go into one phase.
         sparse: Whether weights are driven to zero at all; the same as no penalty.
-        peak: Highest learning rate of a named effort; an `Effort` brings its own.
+        peak: Highest learning rate of a named effort, where it is not 1e-2; an `Effort` brings its own.
     """
+    effort, penalty, batch_size = training.effort, training.penalty, training.batch_size
+    assert batch_size is not None
     if isinstance(effort, str) and effort not in EFFORTS:
         raise ValueError(f"unknown effort {effort!r}; known: {', '.join(EFFORTS)}, or an Effort")
-    steps = replace(EFFORTS[effort], peak=peak) if isinstance(effort, str) else effort
+    steps = EFFORTS[effort] if isinstance(effort, str) else effort
+    if isinstance(effort, str) and peak is not None:
+        steps = replace(steps, peak=peak)
     size = int(min(batch_size, n_rows))
     common: dict[str, Any] = {
         "batch_size": size, "penalty": parse_penalty(penalty or "l0.5"), "least_steps": MIN_STEPS
@@ -76,7 +170,7 @@ def make_schedule(
         Phase("sparsify", epochs(steps.sparsify), steps.peak, 1e-4),
         Phase("refit", epochs(steps.refit), 3e-3, 1e-5),
     )
-    return Schedule(phases, strengths, **common)
+    return Schedule(phases, STRENGTHS, **common)
 
 
 def seed_of(random_state: Any) -> int:

@@ -15,41 +15,32 @@ from isr.bijections.affine import bounded
 from isr.bijections.flow import Precision
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.rows import Pairs
-from isr.estimators.settings import seed_of
+from isr.estimators.settings import Effort, Training, seed_of
 from isr.estimators.streams import Stream
+from isr.estimators.wrong_options import explains_wrong_options
 from isr.tables.arrays import without_times
 from isr.tables.sources import open_rows
 from isr.tables.tables import read_table
-from isr.training.penalties import AbstractPenalty
 
 CLAMP = 5.0
 
 
+@explains_wrong_options
 class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
     """Learns ``f(x) = z`` with z standard normal: a density whose equations run both ways.
 
     Args:
         n_blocks: Coupling blocks.
         n_layers: Hidden layers of a subnetwork.
-        primitives: Library of functions with multiplicities; the paper's when None.
+        library: Library of functions with multiplicities; the paper's when None.
         subnet: ``"eql"`` for equations, ``"mlp"`` for the INN baseline.
         mixing: Between blocks: a fixed ``"permutation"``, a learned ``"linear"`` map, or ``"none"``.
         charts: Closed-form charts to apply first, such as ``("polar",)``; ``"auto"`` lets the fit choose among none,
             polar coordinates and a split of two modes.
-        n_restarts: Random starts trained side by side.
-        n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
-        n_devices: Devices of JAX among which the rows of a batch are divided; one when None.
-        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight.
-        effort: ``"quick"``, ``"normal"`` or ``"thorough"``.
-        batch_size: Rows a step.
         bounds: Box that x lies in: mapping or list of ``(low, high)``, None for an open end.
         units: Unit of a variable, by name.
-        selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
-        snap: Whether constants are set to simple values where the data cannot tell the difference.
-        max_time: Seconds after which the best so far is kept.
-        checkpoint: File to write progress to and to resume from.
+        training: How it is trained, an `isr.Training`; its effort alone (``"quick"``) will do.
         random_state: Seed.
-        verbose: Progress on (True), off (False) or on a terminal only (None).
 
     Attributes:
         flow_: The model.
@@ -62,9 +53,10 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
 
     Example:
         >>> import numpy as np
-        >>> from isr.estimators.settings import Effort
+        >>> from isr.estimators.settings import Effort, Training
+        >>> training = Training(Effort(40, 0, 0), n_restarts=1, penalty=None)
         >>> x = np.random.default_rng(0).normal([0, 3], 0.3, size=(200, 2))
-        >>> flow = SymbolicFlow(n_layers=1, n_restarts=1, penalty=None, effort=Effort(40, 0, 0)).fit(x)
+        >>> flow = SymbolicFlow(n_layers=1, training=training).fit(x)
         >>> flow.sample(5).shape
         (5, 2)
         >>> flow.score_samples(x).shape, flow.score(x) > -3, flow.transform(x).shape
@@ -79,50 +71,33 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         <saved SymbolicFlow of x1, x2>
     """
 
+    _usual_training = Training(n_restarts=8, batch_size=64, backward=0.0)
+    _no_training = ("loss",)
+
     def __init__(
         self,
         n_blocks: int = 1,
         n_layers: int = 2,
         *,
-        primitives: Mapping[str, int] | Sequence[str] | None = None,
+        library: Mapping[str, int] | Sequence[str] | None = None,
         subnet: str = "eql",
         mixing: str = "permutation",
         charts: Sequence[str] | str = (),
-        n_restarts: int = 8,
-        n_jobs: int | None = None,
-        n_devices: int | None = None,
-        penalty: str | AbstractPenalty | None = "l0.5",
-        effort: Any = "normal",
-        batch_size: int = 64,
         bounds: Any = None,
         units: Mapping[str, str] | None = None,
-        selection: str = "bic",
-        snap: bool = True,
-        max_time: float | None = None,
-        checkpoint: str | Path | None = None,
+        training: Training | Effort | str | None = None,
         random_state: int | np.random.RandomState | None = None,
-        verbose: bool | None = None,
     ) -> None:
         self.n_blocks = n_blocks
         self.n_layers = n_layers
-        self.primitives = primitives
+        self.library = library
         self.subnet = subnet
         self.mixing = mixing
         self.charts = charts
-        self.n_restarts = n_restarts
-        self.n_jobs = n_jobs
-        self.n_devices = n_devices
-        self.penalty = penalty
-        self.effort = effort
-        self.batch_size = batch_size
         self.bounds = bounds
         self.units = units
-        self.selection = selection
-        self.snap = snap
-        self.max_time = max_time
-        self.checkpoint = checkpoint
+        self.training = training
         self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> SymbolicFlow:
         """Learn the density of the rows of X; y is ignored."""

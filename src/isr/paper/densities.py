@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from isr.estimators.settings import Effort
+from isr.estimators.settings import Effort, Training
 from isr.estimators.symbolic_flow import SymbolicFlow
 from isr.paper import records
 from isr.problems.densities import DENSITIES
@@ -26,8 +27,10 @@ QUICK: dict[str, Any] = {"effort": Effort(0, 2400, 200), "n_restarts": 1}
 BOUNDED = {"constant": 1, "id": 2, "sin": 2, "sigmoid": 8}
 # Two affine blocks can only approach a ring or two modes: every weight is kept, since accuracy is all there is to gain.
 TWO_BLOCKS: dict[str, Any] = {
-    "n_blocks": 2, "n_layers": 2, "mixing": "linear", "primitives": BOUNDED, "penalty": None, "selection": "accuracy",
-    "n_restarts": 8, "batch_size": 256, "effort": Effort(8000, 8000, 0),
+    "n_blocks": 2, "n_layers": 2, "mixing": "linear", "library": BOUNDED,
+    "training": Training(
+        Effort(8000, 8000, 0), n_restarts=8, penalty=None, batch_size=256, selection="accuracy", verbose=False
+    ),
 }  # fmt: skip
 # Blocks as in the paper; "charts" lets the fit choose among closed-form charts beyond affine couplings.
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
@@ -97,12 +100,13 @@ def fit_one(
 ) -> tuple[dict[str, Any], SymbolicFlow]:
     """Return the row and the model of one fit."""
     density = DENSITIES[name]
+    training = options.get("training", Training(verbose=False))
     if quick:
-        options = {"n_layers": 1, **options, **QUICK}
+        options, training = {"n_layers": 1, **options}, replace(training, **QUICK)
     # Trying charts is the dearest part of a quick look, and its laws have a handful of constants.
     n_rows = N_TRAIN_CHARTS if quick and "charts" in options else N_TRAIN
     begun = time.perf_counter()
-    model = SymbolicFlow(random_state=seed, verbose=False, **options).fit(
+    model = SymbolicFlow(**{**options, "training": training, "random_state": seed}).fit(
         density.sample(n_rows, random_state=seed)
     )
     seconds = time.perf_counter() - begun

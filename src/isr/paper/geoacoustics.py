@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from joblib import delayed
 
 from isr.estimators.inverse import ConditionalISR, InverseModel
+from isr.estimators.settings import Condenser
 from isr.ocean import simulate, tasks
 from isr.ocean.references import Truths, make_truths
 from isr.ocean.swellex import prior
@@ -23,13 +25,14 @@ from isr.paper import records
 from isr.paper.geoacoustics_figures import draw_figures
 from isr.paper.geoacoustics_sizes import (
     ARRAY,
-    COMMON,
     FULL,
     JOINT_NOISE,
     MODELS,
+    ONE_OBSERVATION,
     QUICK,
     REFINED,
     STAGES,
+    TRAINING,
     Size,
 )
 from isr.posterior.calibration import check_calibration
@@ -155,10 +158,10 @@ class Experiment:
             "cINN": self.size.network, "cISR": self.size.equations, "cISR condensed": self.size.condensed,
             "cISR sparse": self.size.sparse,
         }  # fmt: skip
-        options = {
-            **COMMON, **self.size.shape, "effort": efforts.get(name, self.size.hydrophone),
-            "random_state": self.seed, "max_time": self.size.sparse_seconds if name == "cISR sparse" else None, **more,
-        }  # fmt: skip
+        training = replace(TRAINING, effort=efforts.get(name, self.size.hydrophone))
+        if name == "cISR sparse":
+            training = replace(training, penalty="l0.5", max_time=self.size.sparse_seconds)
+        options = {**self.size.shape, "training": training, "random_state": self.seed, **more}
         m, p = self.training()
         y = tasks.hydrophone_rows(p)
         x, y = np.repeat(m, y.shape[1], axis=0), y.reshape(-1, y.shape[2])
@@ -220,9 +223,12 @@ class Experiment:
     def _array(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         m, p = self.training()
         model = ConditionalISR(
-            noise=self.noise, bounds=tasks.prior_ranges(self.task), effort=self.size.array, random_state=self.seed,
+            noise=self.noise,
+            bounds=tasks.prior_ranges(self.task),
+            training=replace(TRAINING, effort=self.size.array, backward=0.0),
+            random_state=self.seed,
             **ARRAY,
-        )  # fmt: skip
+        )
         begun = time.perf_counter()
         model.fit(_frame(m, self.names), _frame(tasks.array_rows(p), tasks.array_names()))
         seconds = time.perf_counter() - begun
@@ -272,8 +278,12 @@ class Experiment:
 
     def _refine(self, name: str, y: np.ndarray) -> ConditionalISR:
         """Return a model for one observation, in truncated rounds."""
-        options = {"n_features": self.n_parameters, **REFINED[name]}
-        model = ConditionalISR(noise=self.noise, effort=self.size.refined, random_state=self.seed, **options)
+        linear = Condenser(self.n_parameters, kind="linear")
+        model = ConditionalISR(
+            noise=self.noise, condenser=linear if name == "refined linear" else Condenser(8),
+            training=replace(TRAINING, effort=self.size.refined, backward=0.0), random_state=self.seed,
+            **ONE_OBSERVATION,
+        )  # fmt: skip
         return model.fit_simulator(
             tasks.prior_ranges(self.task),
             tasks.simulate_array,

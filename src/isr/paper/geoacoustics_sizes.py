@@ -6,31 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from isr.estimators.inverse import ISR, ConditionalISR, InverseModel
-from isr.estimators.settings import Effort
+from isr.estimators.settings import Condenser, Effort, Training
 from isr.paper.kinematics import LIBRARY, WIDER
 
-COMMON: dict[str, Any] = {
-    "n_restarts": 1, "penalty": None, "selection": "accuracy", "batch_size": 200, "primitives": LIBRARY,
-    "verbose": False,
-}  # fmt: skip
-ARRAY = {**COMMON, "n_blocks": 4, "n_layers": 2, "n_features": 16, "backward": 0.0}
-ONE_OBSERVATION = {**COMMON, "n_blocks": 2, "n_layers": 1, "backward": 0.0}
+TRAINING = Training(n_restarts=1, penalty=None, batch_size=200, selection="accuracy", verbose=False)
+ARRAY: dict[str, Any] = {"n_blocks": 4, "n_layers": 2, "library": LIBRARY, "condenser": Condenser(16)}
+ONE_OBSERVATION: dict[str, Any] = {"n_blocks": 2, "n_layers": 1, "library": LIBRARY}
 # In the last box pressures are nearly linear in the parameters: as many weighted sums of them as there are parameters
 # tell as much as a network does, and can be read.
-REFINED: dict[str, dict[str, Any]] = {
-    "refined": {**ONE_OBSERVATION, "n_features": 8},
-    "refined linear": {**ONE_OBSERVATION, "condenser": "linear"},
-}
+REFINED = ("refined", "refined linear")
 # Pressures oscillate with depth, and the inverse of that takes many sines: C2ST 0.81 with four of them in a layer, 0.78
 # with six, 0.73 with ten, 0.72 with fourteen, 0.66 with twenty, all trained for about as long as the cINN.
 SINES = {"constant": 1, "id": 2, "sin": 20, "sigmoid": 4, "product": 4}
 MODELS: dict[str, tuple[type[InverseModel], dict[str, Any]]] = {
     "INN": (ISR, {"subnet": "mlp"}),
     "cINN": (ConditionalISR, {"subnet": "mlp"}),
-    "ISR": (ISR, {}),
-    "cISR": (ConditionalISR, {"primitives": SINES}),
-    "cISR condensed": (ConditionalISR, {"n_features": 24, "condenser": "wide network", "primitives": WIDER}),
-    "cISR sparse": (ConditionalISR, {"penalty": "l0.5", "n_blocks": 2, "n_layers": 1}),
+    "ISR": (ISR, {"library": LIBRARY}),
+    "cISR": (ConditionalISR, {"library": SINES}),
+    "cISR condensed": (ConditionalISR, {"condenser": Condenser(24, kind="wide network"), "library": WIDER}),
+    "cISR sparse": (ConditionalISR, ONE_OBSERVATION),
 }
 # Share of the measurement noise that the joint form takes as its own: with [m, noise] as input y is a function of x.
 JOINT_NOISE = 0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import jax
 import numpy as np
 
 from isr.estimators.inverse import ISR, ConditionalISR, InverseModel
-from isr.estimators.settings import Effort
+from isr.estimators.settings import Effort, Training
 from isr.paper import records
 from isr.posterior.calibration import check_calibration
 from isr.posterior.metrics import mmd2, resimulation_error
@@ -32,22 +33,24 @@ LIBRARY = {"constant": 1, "id": 2, "sin": 4, "sigmoid": 2, "product": 1}
 # 0.0042 and 4.2e-4 instead of 0.0040 and 4.7e-4.
 WIDER = {"constant": 1, "id": 2, "sin": 6, "sigmoid": 2, "product": 2}
 COMMON: dict[str, Any] = {
-    "n_blocks": 6, "n_layers": 3, "batch_size": 100, "noise": arm.SIGMA_Y, "n_restarts": 1,
-    "selection": "accuracy", "primitives": LIBRARY, "verbose": False,
+    "n_blocks": 6, "n_layers": 3, "noise": arm.SIGMA_Y, "library": LIBRARY,
+    "training": Training(DENSE, n_restarts=1, batch_size=100, selection="accuracy", verbose=False),
 }  # fmt: skip
 MODELS: dict[str, tuple[type[InverseModel], dict[str, Any]]] = {
     "INN": (ISR, {"subnet": "mlp"}),
     "cINN": (ConditionalISR, {"subnet": "mlp"}),
-    "ISR": (ISR, {"penalty": None}),
-    "cISR": (ConditionalISR, {"penalty": None, "primitives": WIDER}),
+    "ISR": (ISR, {"training": replace(COMMON["training"], penalty=None)}),
+    "cISR": (
+        ConditionalISR,
+        {"library": WIDER, "training": replace(COMMON["training"], penalty=None)},
+    ),
     "cISR readable": (
         ConditionalISR,
         {
-            "effort": SPARSE,
             "n_blocks": 5,
             "n_layers": 1,
-            "backward": 0.3,
-            "primitives": {"constant": 1, "sin": 2, "product": 1},
+            "library": {"constant": 1, "sin": 2, "product": 1},
+            "training": replace(COMMON["training"], effort=SPARSE, backward=0.3),
         },
     ),
 }
@@ -120,10 +123,11 @@ def run(
 def train(name: str, seed: int, *, quick: bool = False) -> tuple[InverseModel, float]:
     """Return a trained model and the seconds its training took, compilation included."""
     kind, options = MODELS[name]
-    options = {**COMMON, "effort": DENSE, **options, "random_state": seed}
+    options = {**COMMON, **options, "random_state": seed}
     if quick:
         shape = {"n_blocks": 4, "n_layers": min(2, options["n_layers"])}
-        options |= {"effort": Effort(1500, 1000, 200, peak=4e-3), **shape}
+        short = replace(options["training"], effort=Effort(1500, 1000, 200, peak=4e-3))
+        options |= {"training": short, **shape}
     x = arm.sample_prior(20_000 if quick else N_TRAIN, np.random.default_rng(seed))
     begun = time.perf_counter()
     model = kind(**options).fit(_named(x, arm.X_NAMES), _named(arm.forward(x), arm.Y_NAMES))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from isr.estimators.eql_regressor import EQLRegressor
+from isr.estimators.settings import Training
 from isr.estimators.symbolic_flow import SymbolicFlow
 from isr.paper import records
 from isr.problems.laws import FUNCTIONS, LAWS, Function, Law
@@ -62,9 +63,12 @@ def law_row(name: str, seed: int) -> dict[str, Any]:
     x = law.sample(N_ROWS, random_state=seed)
     begun = time.perf_counter()
     model = SymbolicFlow(
-        n_blocks=law.n_blocks, mixing="permutation" if law.mixing is None else "linear",
-        primitives={**_library(law.primitives)}, random_state=seed, verbose=False,
-    ).fit(x)  # fmt: skip
+        n_blocks=law.n_blocks,
+        mixing="permutation" if law.mixing is None else "linear",
+        library=_library(law.primitives),
+        training=Training(verbose=False),
+        random_state=seed,
+    ).fit(x)
     seconds = time.perf_counter() - begun
     try:
         composed = model.expressions_.composed()
@@ -82,7 +86,7 @@ def function_row(name: str, seed: int) -> dict[str, Any]:
     function: Function = FUNCTIONS[name]
     x, y = function.sample(random_state=seed)
     begun = time.perf_counter()
-    model = EQLRegressor(random_state=seed, verbose=False).fit(x, y)
+    model = EQLRegressor(training=Training(verbose=False), random_state=seed).fit(x, y)
     seconds = time.perf_counter() - begun
     x_test, y_test = function.test_set()
     error = float(np.sqrt(np.mean((model.predict(x_test) - y_test) ** 2)))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from isr.estimators.inverse import ConditionalISR
-from isr.estimators.settings import Effort
+from isr.estimators.settings import Effort, Training
 from isr.paper import records
 from isr.paper.kinematics import LIBRARY
 from isr.posterior.calibration import check_calibration
@@ -20,8 +20,11 @@ from isr.problems import ballistics, toys
 
 N_TRAIN, N_DRAWS = 100_000, 1000
 COMMON: dict[str, Any] = {
-    "n_blocks": 6, "n_layers": 3, "batch_size": 100, "n_restarts": 1, "penalty": None, "selection": "accuracy",
-    "effort": Effort(30_000, 30_000, 0, peak=2e-3), "primitives": LIBRARY, "verbose": False,
+    "n_blocks": 6, "n_layers": 3, "library": LIBRARY,
+    "training": Training(
+        Effort(30_000, 30_000, 0, peak=2e-3), n_restarts=1, penalty=None, batch_size=100, selection="accuracy",
+        verbose=False,
+    ),
 }  # fmt: skip
 MODELS: dict[str, dict[str, Any]] = {"cISR": {}, "cINN": {"subnet": "mlp"}}
 
@@ -108,7 +111,8 @@ def fit_one(name: str, label: str, seed: int, *, quick: bool = False) -> dict[st
     problem = PROBLEMS[name]
     options = {**COMMON, **MODELS[label], **problem.options, "random_state": seed}
     if quick:
-        options |= {"effort": Effort(1000, 1000, 0, peak=2e-3), "n_blocks": 3}
+        short = replace(options["training"], effort=Effort(1000, 1000, 0, peak=2e-3))
+        options |= {"training": short, "n_blocks": 3}
     begun = time.perf_counter()
     model = ConditionalISR(**options).fit(*problem.sample(10_000 if quick else N_TRAIN, seed))
     seconds = time.perf_counter() - begun

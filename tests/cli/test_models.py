@@ -18,7 +18,6 @@ from isr.bijections.flow import Flow
 from isr.cli.models import front_of, open_model
 from isr.equations.check import CheckResult, CheckRow
 from isr.posterior.extent import OutsideDataWarning
-from isr.posterior.saved import from_bundle
 from isr.report import gather, render
 from isr.storage import Bundle, load, save
 
@@ -156,7 +155,7 @@ def test_a_posterior_is_summarised_and_its_draws_written(kind, run, models, tmp_
     assert "map" in out
     drawn = pd.read_csv(tmp_path / "draws.csv")
     with pytest.warns(OutsideDataWarning):
-        expected = from_bundle(load(models[kind]), [0.3]).sample(200)
+        expected = load(models[kind]).posterior([0.3]).sample(200)
     np.testing.assert_allclose(drawn, expected, rtol=1e-14)
 
 
@@ -171,9 +170,7 @@ def test_a_posterior_as_json_agrees_with_its_draws(run, models):
 
 def test_a_densest_point_that_is_a_spike_is_told_in_words(run, tmp_path):
     steps = (Bounded((0.0, 0.0), (1.0, 1.0)), Standardise((0.0, 0.0), (1.0, 2.0)))
-    save_bundle(
-        Bundle(Flow(Chain(steps), noise=(0.1,)), ("depth", "angle"), ("seen",)), tmp_path / "spiked.isr"
-    )
+    save(Bundle(Flow(Chain(steps), noise=(0.1,)), ("depth", "angle"), ("seen",)), tmp_path / "spiked.isr")
     told = "the density rises towards the .* bound of angle"
     _, out, _ = run("posterior", tmp_path / "spiked.isr", "--y", "seen=0")
     assert re.search(rf"no densest point \(map\): {told}", out)

@@ -51,9 +51,7 @@ def test_a_model_without_bounds_warns_at_the_edge_of_its_prior_and_its_file_does
     options["training"] = isr.Training(Effort(300, 0, 0), n_restarts=1, penalty=None)
     model = isr.ConditionalISR(**options).fit(x, y)
     model.save(tmp_path / "m.isr")
-    from isr.posterior.saved import from_bundle
-
-    for post in (model.posterior([1.0, 1.0]), from_bundle(isr.load(tmp_path / "m.isr"), [1.0, 1.0])):
+    for post in (model.posterior([1.0, 1.0]), isr.load(tmp_path / "m.isr").posterior([1.0, 1.0])):
         with pytest.warns(OutsideDataWarning, match="bounds="):
             draws = post.sample(2000)
         outside = np.mean(np.any((draws < 0) | (draws > 1), axis=1))

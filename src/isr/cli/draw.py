@@ -130,7 +130,6 @@ def _example(bundle: Bundle) -> str:
 
 
 def _posteriors(bundle: Bundle, y: list[str] | None, y_file: Path | None, together: bool) -> list[Posterior]:
-    from isr.posterior.saved import from_bundle
     from isr.tables.files import numeric_columns, read_rows
 
     if not bundle.flow.condition_dim:
@@ -142,10 +141,10 @@ def _posteriors(bundle: Bundle, y: list[str] | None, y_file: Path | None, togeth
             f"give one measurement with --y {_example(bundle)}, or rows of them with --y-file; not both"
         )
     if y:
-        return [from_bundle(bundle, observation(bundle, y))]
+        return [bundle.posterior(observation(bundle, y))]
     assert y_file is not None
     rows = numeric_columns(read_rows(y_file), bundle.y_names, source=y_file).to_numpy()
-    return [from_bundle(bundle, rows)] if together else [from_bundle(bundle, row) for row in rows]
+    return [bundle.posterior(rows)] if together else [bundle.posterior(row) for row in rows]
 
 
 def _write(first: Posterior, draws: list[pd.DataFrame], out: Path, seed: int) -> None:
@@ -174,7 +173,7 @@ def _plot(posterior: Posterior, path: Path, n: int, seed: int) -> None:
 def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict[str, Any]]:
     import numpy as np
 
-    from isr.posterior.posterior_tables import summary_table
+    from isr.posterior.summaries import summary_table
 
     values = draws[list(posterior.x_names)].to_numpy()
     values = values[np.isfinite(values).all(axis=1)]

@@ -21,14 +21,14 @@ from isr.estimators.streams import Stream
 from isr.estimators.wrong_options import explains_wrong_options
 from isr.posterior.extent import Extent
 from isr.posterior.outliers import TrainingRecord
-from isr.posterior.posterior import Posterior
+from isr.posterior.posterior import Posterior, read_observations
 from isr.posterior.priors import Prior, parse_prior
 from isr.posterior.rounds import N_DRAWS, box_around, hardly_shrinks, inside, joined
 from isr.posterior.simulation import Simulations, simulate
 from isr.storage import Bundle
 from isr.tables.bounds import Bounds
 from isr.tables.sources import open_rows
-from isr.tables.tables import Columns, Table, check_paired, read_row, read_table
+from isr.tables.tables import Columns, Table, check_paired, read_table
 
 CLAMP = 2.0
 # Several blocks that read y diverge at the rate that suits a density of one or two blocks.
@@ -212,7 +212,7 @@ class InverseModel(FlowModel):
                 y_star is not None and not number
             ):  # a wrong observation is told before the first fit, not after it
                 self.y_columns_ = read_table(self.simulations_.y, what="y").columns
-                self._observations(y_star)
+                read_observations(y_star, self.y_columns_)
             bounds = self.prior_.bounds if self.bounds is None or number else self.bounds
             self._fit_rows(self.simulations_.x_frame(), self.simulations_.y, bounds=bounds)
         return self
@@ -228,23 +228,16 @@ class InverseModel(FlowModel):
     def posterior(self, y_star: Any) -> Posterior:
         """Return the posterior given one observation, or several of the same x (rows)."""
         check_is_fitted(self, "flow_")
-        return Posterior(
+        return Posterior.of(
             self.flow_,
-            self._observations(y_star),
-            x_names=self.columns_.names,
-            y_names=self.y_columns_.names,
-            units=self._units(),
-            prior=getattr(self, "prior_", None),
-            simulator=getattr(self, "simulator_", None),
+            y_star,
+            self.columns_,
+            self.y_columns_,
             training=self.training_,
             extent=self.extent_,
+            prior=getattr(self, "prior_", None),
+            simulator=getattr(self, "simulator_", None),
         )
-
-    def _observations(self, y_star: Any) -> np.ndarray:
-        several = np.ndim(y_star) == 2 and len(y_star) > 1
-        if several:
-            return read_table(y_star, like=self.y_columns_, what="y_star").values
-        return read_row(y_star, like=self.y_columns_, what="y_star")
 
     def sample(
         self,

@@ -16,7 +16,6 @@ from isr.estimators.settings import Effort, Training
 from isr.paper import records
 from isr.posterior.calibration import check_calibration
 from isr.posterior.metrics import mmd2, resimulation_error
-from isr.posterior.saved import from_bundle
 from isr.problems import kinematics as arm
 from isr.storage import load
 
@@ -248,7 +247,7 @@ def figure(out: Path, *, n: int = 1000) -> None:
     arm.plot_arms(axes[0, 0], truth, arm.TARGET, colour="0.35")
     axes[0, 0].set_title("rejection")
     for i, name in enumerate(names):
-        post = from_bundle(load(_file(out, name)), arm.TARGET)
+        post = load(_file(out, name)).posterior(arm.TARGET)
         drawn = post.sample(n, random_state=3)
         density = post.log_prob(drawn)
         arm.plot_arms(axes[0, i + 1], drawn, arm.TARGET, log_prob=density, colour=f"C{i}")

@@ -19,12 +19,12 @@ from isr.posterior.coordinates import Coordinates, coordinates_of
 from isr.posterior.extent import Extent, warn_if_outside
 from isr.posterior.maximum import Density, Maximum, SpikeWarning, find_maximum
 from isr.posterior.outliers import Likeness, TrainingRecord, warn_if_unlike
-from isr.posterior.posterior_tables import inference_data, observation_html, summary_table
 from isr.posterior.priors import Prior
 from isr.posterior.repeated import Product, combine
 from isr.posterior.simulators import Resimulation, Simulator, resimulate
+from isr.posterior.summaries import inference_data, observation_html, summary_table
 from isr.tables.names import check_names, quoted
-from isr.tables.tables import Columns, read_table
+from isr.tables.tables import Columns, read_row, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,11 +55,10 @@ class Posterior:
     Args:
         flow: A fitted flow, conditional or joint, in the user's units.
         y_star: One observation ``(d_y,)``, or several of the same x as rows ``(k, d_y)``.
-        x_names: Of the variables to infer; x1, x2, … where not given.
-        y_names: Of the observed variables; y1, y2, … where not given.
+        x_names: Names of the variables to infer; x1, x2, … where not given.
+        y_names: Names of the observed variables; y1, y2, … where not given.
         units: Unit by name.
-        prior: Offers ``log_prob(rows)``: the prior of the training data, for several observations of a conditional
-            model.
+        prior: The prior of the training data, with ``log_prob(rows)``, for several observations of a conditional model.
         simulator: Rows of x to rows of y, for `resimulate`.
         training: Record of the training observations, for a warning where ``y_star`` is unlike them.
         extent: Range of the training rows of x, for a warning where draws leave it.
@@ -74,16 +73,12 @@ class Posterior:
         >>> post = Posterior(flow, [3.0], x_names=["mass", "charge"])
         >>> post
         Posterior of mass, charge given y1 = 3
-        >>> post.map().round(3).tolist()
-        [1.5, 1.5]
-        >>> post.map_note  # says why, where there is no such point
-        ''
-        >>> post.sample(5).shape
-        (5, 2)
-        >>> post.n_observations, post.effective_size, post.frame(5).columns.tolist()
-        (1, None, ['mass', 'charge'])
-        >>> post.share_outside is None  # the range of training rows is not known here
-        True
+        >>> post.map().round(3).tolist(), post.map_note  # the note says why, where there is no such point
+        ([1.5, 1.5], '')
+        >>> post.sample(5).shape, post.frame(5).columns.tolist()
+        ((5, 2), ['mass', 'charge'])
+        >>> post.n_observations, post.effective_size, post.share_outside  # the range of training rows is not known here
+        (1, None, None)
         >>> bool(post.log_prob(post.map()) > post.log_prob([2.0, 2.0]))
         True
         >>> post.mean(16).shape, post.summary(16).columns.tolist()
@@ -128,6 +123,49 @@ class Posterior:
             None if training is None else warn_if_unlike(training, self.y_star, self.y_names, stacklevel=3)
         )
 
+    @classmethod
+    def of(
+        cls,
+        flow: Flow,
+        y_star: Any,
+        x: Columns,
+        y: Columns,
+        *,
+        training: Any = None,
+        extent: Any = None,
+        prior: Density | None = None,
+        simulator: Simulator | None = None,
+    ) -> "Posterior":
+        """Return the posterior of a fitted or a loaded model; their ``posterior(y_star)`` comes from here.
+
+        Args:
+            flow: A fitted flow.
+            y_star: One observation, as values in order or a mapping by name, or several of the same x as rows.
+            x: Names and units of the variables to infer.
+            y: Names and units of the observed variables.
+            training: A `TrainingRecord`, or the mapping that a file holds; anything else counts as none.
+            extent: An `Extent`, or the mapping that a file holds; anything else counts as none.
+            prior: See `Posterior`.
+            simulator: See `Posterior`.
+
+        Example:
+            >>> from isr.bijections.affine import Linear
+            >>> flow = Flow(Linear(np.array([[1.0, 1.0], [1.0, -1.0]])), noise=(0.1,))
+            >>> Posterior.of(flow, {"force": 3}, Columns(("mass", "charge"), ("kg", None)), Columns(("force",), ("N",)))
+            Posterior of mass, charge given force = 3
+        """
+        return cls(
+            flow,
+            read_observations(y_star, y),
+            x_names=x.names,
+            y_names=y.names,
+            units={name: unit for c in (x, y) for name, unit in zip(c.names, c.units, strict=True) if unit},
+            prior=prior,
+            simulator=simulator,
+            training=_restored(TrainingRecord, training),
+            extent=_restored(Extent, extent),
+        )
+
     @property
     def n_observations(self) -> int:
         """How many observations of the same x there are."""
@@ -137,8 +175,6 @@ class Posterior:
     def effective_size(self) -> float | None:
         """Effective size of a pool of 4096 weighted draws; ``None`` where draws need no weights."""
         return self._product.effective_size if self._is_product else None
-
-    # Draws and density --------------------------------------------------------------------------------------
 
     def sample(
         self, n: int = 1000, random_state: RandomState = 0, *, precision: Precision = "double"
@@ -235,10 +271,8 @@ class Posterior:
         """Return the mean of ``n`` draws."""
         return _finite(self.sample(n, random_state)).mean(axis=0)
 
-    # Tables, figures, checks --------------------------------------------------------------------------------
-
     def summary(self, n: int = 4000, hdi: float = 0.94, random_state: RandomState = 0) -> "pd.DataFrame":
-        """Return one row a variable: mean, sd, ends of the highest-density interval, named as in ArviZ, and map.
+        """Return mean, sd, ends of the highest-density interval, named as in ArviZ, and map of each variable.
 
         There is no column map where `map` gives no point; see `map_note`.
 
@@ -317,12 +351,10 @@ class Posterior:
 
     def _repr_html_(self) -> str:
         heading = f"mean of {self.n_observations}" if self.n_observations > 1 else "value"
-        return observation_html(self.x_names, self.y_names, self._shown(), units=self.units, heading=heading)
+        return observation_html(self.x_names, self.y_names, self._shown(), self.units, heading)
 
     def _shown(self) -> list[str]:
         return [f"{value:.4g}" for value in self._mean[0]]
-
-    # What stands behind it ----------------------------------------------------------------------------------
 
     @property
     def _is_product(self) -> bool:
@@ -356,6 +388,24 @@ class Posterior:
         return find_maximum(
             flow, y, coordinates, self.x_names, draws=draws, log_prob=self.log_prob, prior=self.prior
         )
+
+
+def _restored(kind: Any, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return kind.from_dict(value)
+    return value if isinstance(value, kind) else None
+
+
+def read_observations(y_star: Any, columns: Columns) -> Float[np.ndarray, "k d_y"]:
+    """Return one observation (values in order, or a mapping by name) or several, as rows in the order of ``columns``.
+
+    Example:
+        >>> read_observations({"up": 1, "down": 2}, Columns(("down", "up"), (None, None)))
+        array([[2., 1.]])
+    """
+    if np.ndim(y_star) == 2 and len(y_star) > 1:
+        return read_table(y_star, like=columns, what="y_star").values
+    return read_row(y_star, like=columns, what="y_star").reshape(1, -1)
 
 
 def _observations(y_star: ArrayLike, width: int) -> Float[np.ndarray, "k d_y"]:

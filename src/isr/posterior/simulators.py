@@ -82,7 +82,11 @@ def _rows(output: Any, n_rows: int) -> np.ndarray:
 
 
 def check_widths(widths: set[int]) -> None:
-    """Raise unless all rows of y have as many columns."""
+    """Raise unless all rows of y have as many columns.
+
+    Example:
+        >>> check_widths({2})
+    """
     if len(widths) > 1:
         raise _ContractError(
             f"the simulator returned rows of different lengths: {sorted(widths)}; y needs the same columns always"

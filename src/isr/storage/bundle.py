@@ -230,10 +230,19 @@ class Bundle:
             prior: Density of x that the model was trained on, where the posterior needs it.
             simulator: What gives y for rows of x, for checks by simulation.
         """
-        from isr.posterior.saved import from_bundle
+        from isr.posterior.posterior import Posterior
 
         self._refuse_unless_able("posterior")
-        return from_bundle(self, y_star, prior=prior, simulator=simulator)
+        return Posterior.of(
+            self.flow,
+            y_star,
+            self._columns("x"),
+            self._columns("y"),
+            training=self.metadata.get("training"),
+            extent=self.metadata.get("extent"),
+            prior=prior,
+            simulator=simulator,
+        )
 
     def predict(self, x: Any) -> np.ndarray:
         """Return y for rows of x, a column per output: the surrogate of an `ISR`, or the formulas of a regressor."""

@@ -1,4 +1,4 @@
-"""Draws as tables: a pandas summary, ArviZ inference data, and HTML for notebooks."""
+"""Draws summarised: a pandas table, ArviZ inference data, and what was observed as HTML for notebooks."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from isr.posterior.references import _arviz
+from isr.tables.extras import need
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,19 +15,39 @@ if TYPE_CHECKING:
 
 
 def summary_table(draws: Float[np.ndarray, "n d"], names: Sequence[str], *, hdi: float) -> "pd.DataFrame":
-    """Return one row a variable with mean, sd and the ends of the highest-density interval, named as in ArviZ.
+    """Return mean, sd and the ends of the highest-density interval of each variable, named as in ArviZ.
 
     Args:
-        draws: Finite draws, one a row.
-        names: Of the columns.
+        draws: Finite draws.
+        names: Names of the columns.
         hdi: Content of the interval.
+
+    Example:
+        >>> summary_table(np.arange(101.0)[:, None], ["depth"], hdi=0.9).round(2)
+                   mean    sd  hdi_5%  hdi_95%
+        parameter
+        depth      50.0  29.3     0.0     90.0
     """
+    import pandas as pd
+
     if not 0 < hdi < 1:
         raise ValueError(f"hdi must lie between 0 and 1, got {hdi}")
-    arviz = _arviz()
-    data = arviz.convert_to_dataset({name: column[None] for name, column in zip(names, draws.T, strict=True)})
-    table = arviz.summary(data, kind="stats", hdi_prob=hdi, round_to="none")
-    return table.loc[list(names)].rename_axis("parameter")
+    low, high = _shortest_interval(draws, hdi)
+    columns = {
+        "mean": draws.mean(axis=0),
+        "sd": draws.std(axis=0, ddof=min(1, len(draws) - 1)),
+        f"hdi_{50 * (1 - hdi):g}%": low,
+        f"hdi_{100 - 50 * (1 - hdi):g}%": high,
+    }
+    return pd.DataFrame(columns, index=pd.Index(list(names), name="parameter"))
+
+
+def _shortest_interval(draws: np.ndarray, content: float) -> tuple[np.ndarray, np.ndarray]:
+    ordered = np.sort(draws, axis=0)
+    reach = int(np.floor(content * len(draws)))
+    start = np.argmin(ordered[reach:] - ordered[: len(draws) - reach], axis=0)
+    column = np.arange(draws.shape[1])
+    return ordered[start, column], ordered[start + reach, column]
 
 
 def inference_data(
@@ -40,19 +60,19 @@ def inference_data(
     units: Mapping[str, str],
     n_chains: int,
 ) -> "InferenceData":
-    """Return draws, their log-density (``sample_stats.lp``) and the observations as ArviZ inference data.
+    """Return draws, their log-density (``sample_stats.lp``) and the observations, units as attributes.
 
     Args:
-        draws: One a row; their number is a multiple of ``n_chains``.
-        log_prob: Of every draw.
+        draws: Rows, a multiple of ``n_chains``.
+        log_prob: Log-density of every draw.
         y_star: Observations as rows.
-        x_names: Of the columns of ``draws``.
-        y_names: Of the columns of ``y_star``.
-        units: Unit by name, kept as an attribute of each variable.
+        x_names: Names of the columns of ``draws``.
+        y_names: Names of the columns of ``y_star``.
+        units: Unit by name.
         n_chains: Parts to divide the draws into.
     """
     shape = (n_chains, len(draws) // n_chains)
-    data = _arviz().from_dict(
+    data = need("arviz").from_dict(
         posterior={name: column.reshape(shape) for name, column in zip(x_names, draws.T, strict=True)},
         sample_stats={"lp": log_prob.reshape(shape)},
         observed_data=dict(zip(y_names, y_star.T, strict=True)),
@@ -68,7 +88,6 @@ def observation_html(
     x_names: Sequence[str],
     y_names: Sequence[str],
     values: Sequence[str],
-    *,
     units: Mapping[str, str],
     heading: str,
 ) -> str:

@@ -11,7 +11,7 @@ from importlib import metadata
 
 def main() -> None:
     print("| package | version | licence |\n|---|---|---|")
-    for name in sorted(needed("isr"), key=str.lower):
+    for name in sorted(needed("symbolicflow"), key=str.lower):
         print(f"| {name} | {metadata.version(name)} | {licence(name)} |")
 
 

@@ -35,7 +35,7 @@ def main() -> int:
         command = [python, "-m", "pip", "install", "--quiet", "-e", f"{ROOT}[dev]"]
         if arguments.which == "oldest":
             pins = Path(folder) / "oldest.txt"
-            pins.write_text("\n".join(oldest(project["dependencies"])) + "\n", encoding="utf-8")
+            pins.write_text("\n".join(oldest(runtime(project))) + "\n", encoding="utf-8")
             command += ["-c", pins]
         else:
             command += ["--upgrade"]
@@ -55,6 +55,15 @@ def main() -> int:
             *arguments.only,
         ]
         return subprocess.run(tests, cwd=ROOT, check=False).returncode
+
+
+def runtime(project: dict) -> list[str]:
+    """Return what isr needs at run time, its extras included."""
+    extras = project["optional-dependencies"]
+    return [
+        *project["dependencies"],
+        *(r for name in ("plots", "files", "chains", "ocean") for r in extras[name]),
+    ]
 
 
 def oldest(requirements: list[str]) -> list[str]:

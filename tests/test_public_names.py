@@ -78,4 +78,4 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_the_version_is_that_of_the_installed_package():
-    assert isr.__version__ == importlib.metadata.version("isr")
+    assert isr.__version__ == importlib.metadata.version("symbolicflow")

@@ -45,7 +45,7 @@ def bench(
     if lacking:
         typer.echo(
             f"warning: not installed here: {', '.join(lacking)}; their rows will say so. `make bench` sets up an "
-            "environment with every peer, as does pip install 'isr[bench]'",
+            "environment with every peer, as does pip install 'symbolicflow[bench]'",
             err=True,
         )
     failed = [name for name in chosen if not _run(folder, name, quick=quick, out=out, json=json)]
@@ -75,7 +75,7 @@ def benchmarks_folder() -> Path:
 def missing_peers() -> list[str]:
     """Return the peers of the extra ``bench`` that are not installed."""
     try:
-        wanted = requires("isr") or []
+        wanted = requires("symbolicflow") or []
     except PackageNotFoundError:  # run from sources that were never installed
         return []
     names = [

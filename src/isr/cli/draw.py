@@ -19,6 +19,7 @@ from isr.cli.output import (
     table,
     write_frame,
 )
+from isr.tables.extras import need
 from isr.tables.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def _write(first: Posterior, draws: list[pd.DataFrame], out: Path, seed: int) ->
 
     if out.suffix == ".nc":
         n = len(draws[0])
+        need("h5netcdf")
         data = first.to_arviz(n, n_chains=4 if n % 4 == 0 else 1, random_state=seed)
         write_whole(out, lambda path: data.to_netcdf(str(path), engine="h5netcdf"))
         return
@@ -162,9 +164,7 @@ def _write(first: Posterior, draws: list[pd.DataFrame], out: Path, seed: int) ->
 
 
 def _plot(posterior: Posterior, path: Path, n: int, seed: int) -> None:
-    import matplotlib
-
-    matplotlib.use("agg")  # a file is wanted, no window
+    need("matplotlib").use("agg")  # a file is wanted, no window
     figure = posterior.plot(n, random_state=seed)
     form = path.suffix[1:].lower()
     write_whole(path, lambda target: figure.savefig(target, format=form, dpi=150, bbox_inches="tight"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from isr.tables.extras import need
 from isr.tables.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame as CSV with every digit, or as Parquet, by the ending of the name."""
     if path.suffix.lower() == ".parquet":
+        need("pyarrow")
         write_whole(path, lambda target: frame.to_parquet(target, index=False))
     else:
         write_whole(path, lambda target: _for_spreadsheets(frame).to_csv(target, index=False))

@@ -111,7 +111,7 @@ def _explain(error: Exception) -> int:
         return _say(str(error), CHECK_FAILED)
     if isinstance(error, FloatingPointError):
         return _say(str(error), FIT_FAILED)
-    if isinstance(error, ValueError | TypeError | OSError):
+    if isinstance(error, ValueError | TypeError | OSError | ImportError):
         return _say(str(error) or type(error).__name__, WRONG_INPUT)
     return _say(
         f"unexpected {type(error).__name__}: {error}; this is a fault of isr: please report it with what the same "

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Literal
 
 import numpy as np
-from numba import njit
 
 from isr.ocean.environment import Environment
 from isr.ocean.modes import (
@@ -27,6 +26,9 @@ from isr.ocean.modes import (
 )
 from isr.ocean.solve import OK, solve_column
 from isr.posterior.progress import progress_bar
+from isr.tables.extras import need
+
+njit = need("numba").njit
 
 Engine = Literal["modes", "kraken"]
 _CHUNK = 16

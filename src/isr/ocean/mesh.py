@@ -14,7 +14,10 @@ is a clean series in h^2, to be extrapolated away, and no mode needs interpolati
 """
 
 import numpy as np
-from numba import njit
+
+from isr.tables.extras import need
+
+njit = need("numba").njit
 
 # Columns of a piece: one depth interval with linear sound speed.
 TOP, BOTTOM, SPEED_TOP, SPEED_BOTTOM, DENSITY, LOSS, LOSS_PER_HZ, LOSS_PER_CYCLE = range(8)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isr.ocean.environment import Environment, HalfSpace
+from isr.tables.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ _FILLS = ("#dcecf7", "#e9d8b4", "#d2b48c", "#b89b72", "#9c8465")
 
 def plot_environment(environment: Environment, max_depth: float | None = None) -> tuple[Axes, Axes]:
     """Draw the sound-speed profile beside the layers, the source and the array; return both axes."""
-    import matplotlib.pyplot as plt
+    plt = need("matplotlib.pyplot")
 
     layers = list(environment.layers)
     if max_depth is None:

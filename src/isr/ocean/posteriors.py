@@ -10,6 +10,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from isr.posterior.references import importance_resample
+from isr.tables.extras import need
 
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
 
@@ -140,7 +141,7 @@ def ensemble_posterior(
         n_steps: Steps of each; the first quarter is thrown away.
         random_state: Seed.
     """
-    import emcee
+    emcee = need("emcee")
 
     low, high = np.array(bounds).T
     rng = np.random.default_rng(random_state)

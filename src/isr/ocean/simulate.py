@@ -17,8 +17,6 @@ from typing import Any
 import joblib
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from isr.ocean.environment import Environment
 from isr.ocean.field import Engine, pressure
@@ -26,6 +24,7 @@ from isr.ocean.modes import DEFAULT_MESH, Mesh
 from isr.ocean.swellex import FREQUENCIES, UniformPrior, swellex96
 from isr.posterior.progress import progress_bar
 from isr.posterior.simulation_folder import write_parquet
+from isr.tables.extras import need
 from isr.tables.whole_files import make_folder, write_whole
 from isr.tables.workers import as_they_end
 
@@ -98,13 +97,13 @@ class Simulation:
         rows = pd.concat(frames, ignore_index=True)
         return rows.loc[rows.pop("failed").to_numpy(dtype=bool)]
 
-    def _table(self, chunk: int, columns: list[str] | None = None) -> pa.Table:
+    def _table(self, chunk: int, columns: list[str] | None = None) -> Any:
         path = self.part(chunk)
         try:
-            return pq.read_table(path, columns=columns, page_checksum_verification=True)
+            return need("pyarrow.parquet").read_table(path, columns=columns, page_checksum_verification=True)
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} is missing; run simulate again to compute it") from None
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, need("pyarrow").ArrowInvalid) as error:
             raise ValueError(
                 f"{path} is damaged ({error}); delete it and run simulate again, which computes it anew"
             ) from None
@@ -200,6 +199,7 @@ def _run_chunk(
         progress=False,
         on_error="nan",
     ).reshape(rows, -1)
+    pa = need("pyarrow")
     columns = {name: pa.array(parameters[:, i]) for i, name in enumerate(prior.names)}
     columns["failed"] = pa.array(~np.isfinite(values).all(axis=1))
     for name, part in (("pressure_re", np.real(values)), ("pressure_im", np.imag(values))):
@@ -214,6 +214,6 @@ def _is_whole(path: Path, rows: int) -> bool:
     if not path.exists():
         return False
     try:
-        return pq.read_metadata(path).num_rows == rows
-    except (OSError, pa.ArrowInvalid):
+        return need("pyarrow.parquet").read_metadata(path).num_rows == rows
+    except (OSError, need("pyarrow").ArrowInvalid):
         return False

@@ -4,7 +4,6 @@ The status codes are returned rather than raised, so that one bad environment do
 """
 
 import numpy as np
-from numba import njit
 
 from isr.ocean.mesh import (
     BOTTOM,
@@ -17,6 +16,9 @@ from isr.ocean.mesh import (
     cut_column,
 )
 from isr.ocean.sturm import System, phases, shapes
+from isr.tables.extras import need
+
+njit = need("numba").njit
 
 OK, NO_MODES, COARSE_MESH, NOT_CONVERGED = range(4)
 # Phase error (rad) at which Newton hands over to inverse iteration, which squares what is left.

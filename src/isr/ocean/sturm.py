@@ -15,7 +15,10 @@ Numba's cache follows the file of the outermost kernel only: after an edit here 
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
+
+from isr.tables.extras import need
+
+njit = need("numba").njit
 
 # One mesh: the arrays of ``mesh.assemble``, and
 #   node, density       where the marches meet (best where sound is slowest: every mode oscillates there)

@@ -15,6 +15,7 @@ from isr.estimators.settings import Effort, Training
 from isr.estimators.symbolic_flow import SymbolicFlow
 from isr.paper import records
 from isr.problems.densities import DENSITIES
+from isr.tables.extras import need
 from isr.training.history import History
 
 N_TRAIN, N_TEST, N_DRAWN = 10_000, 100_000, 5_000
@@ -149,10 +150,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def curves(history: History, path: Path) -> None:
     """Draw the training curves of a fit."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    need("matplotlib").use("agg")
+    plt = need("matplotlib.pyplot")
 
     ax = history.plot()
     ax.figure.tight_layout()
@@ -162,10 +161,8 @@ def curves(history: History, path: Path) -> None:
 
 def figure(drawn: dict[tuple[str, str], np.ndarray], path: Path) -> None:
     """Show samples of the truth and of every model, densities in columns, models in rows."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    need("matplotlib").use("agg")
+    plt = need("matplotlib.pyplot")
 
     names = [name for name in MODELS if any(name == other for other, _ in drawn)]
     labels = [

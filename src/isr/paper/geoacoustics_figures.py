@@ -9,6 +9,7 @@ import numpy as np
 
 from isr.ocean import tasks
 from isr.ocean.swellex import prior
+from isr.tables.extras import need
 
 LABELS = {
     "water_depth_m": "water depth (m)", "sediment_speed_m_s": "sediment speed (m/s)", "tilt_deg": "tilt (degrees)",
@@ -48,10 +49,8 @@ def draw_figures(folder: Path, task: int, out: Path) -> None:
 
 def _marginals(draws: Mapping[str, np.ndarray], task: int, path: Path, *, whole: bool) -> None:
     """One row a model, one column a parameter; over the whole prior, or near the truth."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    need("matplotlib").use("agg")
+    plt = need("matplotlib.pyplot")
 
     names, truth = prior(task).names, tasks.truth(task)
     low, high = np.array(prior(task).bounds).T

@@ -18,6 +18,7 @@ from isr.posterior.calibration import check_calibration
 from isr.posterior.metrics import mmd2, resimulation_error
 from isr.problems import kinematics as arm
 from isr.storage import load
+from isr.tables.extras import need
 
 N_TRAIN = 1_000_000
 N_STABILITY = 10_000_000
@@ -234,10 +235,8 @@ def _file(out: Path, name: str) -> Path:
 
 def figure(out: Path, *, n: int = 1000) -> None:
     """Draw arms that reach (0, 1.5): by rejection, and by every model saved in ``out``."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    need("matplotlib").use("agg")
+    plt = need("matplotlib.pyplot")
 
     names = [name for name in MODELS if _file(out, name).exists()]
     fig, axes = plt.subplots(

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
-PACKAGES = ("isr", "jax", "numpy", "sympy")
+from isr import __version__
+
+PACKAGES = ("jax", "numpy", "sympy")
 
 
 def provenance() -> dict[str, Any]:
     """Return commit, versions and machine of this run."""
     return {
         "commit": _commit(),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": {"isr": __version__, **{name: version(name) for name in PACKAGES}},
         "machine": {"cpu": _cpu(), "n_cpus": os.cpu_count(), "python": platform.python_version()},
     }
 

@@ -4,15 +4,15 @@ The first two take draws and simulators as plain functions on NumPy arrays; :fun
 likelihood for one parameter vector, written in JAX.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+
+from isr.tables.extras import need
 
 if TYPE_CHECKING:
     from arviz import InferenceData
@@ -163,7 +163,7 @@ class Chains:
 
     def to_arviz(self, name: str = "x") -> "InferenceData":
         """Return the draws as ArviZ inference data."""
-        return _arviz().from_dict(posterior={name: self.samples}, sample_stats={"lp": self.log_prob})
+        return need("arviz").from_dict(posterior={name: self.samples}, sample_stats={"lp": self.log_prob})
 
 
 def nuts(
@@ -209,9 +209,10 @@ def nuts(
 def _run_chains(
     log_density: Callable[[Any], Any], start: Any, n_samples: int, n_warmup: int, target: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    import blackjax
     import jax
     import jax.numpy as jnp
+
+    blackjax = need("blackjax")
 
     bad = ~np.isfinite(np.asarray(jax.vmap(log_density)(start)))
     if bad.any():
@@ -237,14 +238,6 @@ def _run_chains(
 
 
 def _diagnose(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    arviz = _arviz()
+    arviz = need("arviz")
     data = arviz.convert_to_dataset({"x": samples.astype(float)})
     return np.asarray(arviz.rhat(data)["x"]), np.asarray(arviz.ess(data)["x"])
-
-
-def _arviz() -> ModuleType:
-    with warnings.catch_warnings():
-        # Importing ArviZ announces its coming refactor, which is no concern of the caller.
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-    return arviz

@@ -58,7 +58,8 @@ class Bundle:
         >>> from isr.bijections.affine import Linear
         >>> flow = Flow(Linear(np.array([[1.0, 1.0], [1.0, -1.0]])), noise=(0.1,))
         >>> front = {"complexity": [9], "nll": [0.5], "chosen": [True]}
-        >>> saved = Bundle(flow, ("mass", "charge"), units={"mass": "kg"}, kind="ISR", metadata={"front": front}).named()
+        >>> known = {"units": {"mass": "kg"}, "kind": "ISR", "metadata": {"front": front}}
+        >>> saved = Bundle(flow, ("mass", "charge"), **known).named()
         >>> saved.title, saved.abilities, saved.flow.dim
         ('ISR of mass (kg), charge, giving y1', ('posterior', 'predict', 'sample', 'score_samples'), 2)
         >>> saved.posterior([3.0]), saved.predict([[1.0, 2.0]]), saved.sample(5, [3.0]).shape

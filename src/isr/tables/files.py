@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isr.tables.arrays import refuse_times
+from isr.tables.extras import need
 from isr.tables.names import quoted
 
 if TYPE_CHECKING:
@@ -260,6 +261,7 @@ def _is_number(text: str) -> bool:
 def _read_parquet(path: Path) -> pd.DataFrame:
     import pandas as pd
 
+    need("pyarrow")
     try:
         frame = pd.read_parquet(path)
     except (

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from isr.tables.arrays import not_a_time
+from isr.tables.extras import need
 from isr.tables.files import match_columns
 from isr.tables.names import check_names
 
@@ -129,18 +130,15 @@ class ArrayRows:
 
 
 def _parquet(path: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pyarrow, parquet = need("pyarrow"), need("pyarrow.parquet")
     try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        return parquet.ParquetFile(path)
+    except (pyarrow.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} is not a Parquet file, or damaged: {error}") from None
 
 
 def _refuse_unless_numeric(schema: Any, names: Sequence[str], path: Path) -> None:
-    from pyarrow import types
-
+    types = need("pyarrow.types")
     kinds = (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean)
     for name in names:
         kind = schema.field(name).type

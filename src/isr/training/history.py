@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from isr.tables.extras import need
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -50,7 +52,7 @@ class History:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the curves, one line a member, and return the axes."""
-        import matplotlib.pyplot as plt
+        plt = need("matplotlib.pyplot")
 
         ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5))[1]
         begin = 0

@@ -402,6 +402,6 @@ def test_a_prior_must_give_a_number_a_row():
             return np.zeros((len(x), 1))
 
     with pytest.raises(
-        ValueError, match=r"prior.log_prob must return one number a row: 4096 rows gave shape"
+        ValueError, match=r"prior.log_prob must return one number per row: 4096 rows gave shape"
     ):
         Posterior(CONDITIONAL, REPEATED, prior=Wrong()).sample()

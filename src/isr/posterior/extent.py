@@ -29,13 +29,7 @@ class OutsideDataWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Extent:
-    """The range of training rows, column by column.
-
-    Args:
-        low: Smallest values.
-        high: Largest values.
-        sharp_low: Whether rows end sharply there.
-        sharp_high: Likewise.
+    """The range of training rows: smallest and largest value of each column, and whether rows end sharply there.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -1,6 +1,6 @@
 """Distances between sets of draws, and between draws and their target.
 
-Draws are rows: ``(n, dim)``. Where a function takes leading axes, ``(targets, n, dim)``, it returns one figure a
+Draws are rows: ``(n, dim)``. Where a function takes leading axes, ``(targets, n, dim)``, it returns one figure per
 target. No draw is ever removed: a non-finite draw makes a non-finite figure.
 """
 
@@ -39,34 +39,32 @@ def mmd2(
         >>> bool(abs(mmd2(x, y)) < 0.02)
         True
     """
-    x, y = _as_float(x), _as_float(y)
+    wanted = np.float64 if jax.config.read("jax_enable_x64") else np.float32
+    x, y = np.asarray(x, dtype=wanted), np.asarray(y, dtype=wanted)
     if x.ndim < 2 or x.shape[:-2] != y.shape[:-2] or x.shape[-1] != y.shape[-1]:
         raise ValueError(f"x and y must be (..., n, dim) and (..., m, dim), got {x.shape} and {y.shape}")
     if unbiased and min(x.shape[-2], y.shape[-2]) < 2:
         raise ValueError("the unbiased estimator needs at least two draws on each side")
-    lead = x.shape[:-2]
     flat_x, flat_y = x.reshape(-1, *x.shape[-2:]), y.reshape(-1, *y.shape[-2:])
-    value = _mmd2_targets(jnp.asarray(flat_x), jnp.asarray(flat_y), unbiased, tuple(map(float, scales)))
-    return np.asarray(value).reshape(lead)
-
-
-def _as_float(values: ArrayLike) -> np.ndarray:
-    array = np.asarray(values)
-    wanted = np.float64 if jax.config.read("jax_enable_x64") else np.float32
-    return array.astype(wanted)
+    return np.asarray(_mmd2_targets(flat_x, flat_y, unbiased, tuple(map(float, scales)))).reshape(
+        x.shape[:-2]
+    )
 
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _mmd2_targets(
     x: Float[Array, "t n d"], y: Float[Array, "t m d"], unbiased: bool, scales: tuple[float, ...]
 ) -> Float[Array, " t"]:
+    n, m = x.shape[1], y.shape[1]
+
     def one(pair: tuple[Array, Array]) -> Array:
         x, y = pair
-        n, m = x.shape[0], y.shape[0]
         xx, yy, xy = _kernel_sum(x, x, scales), _kernel_sum(y, y, scales), _kernel_sum(x, y, scales)
-        if unbiased:
-            at_zero = float(len(scales))
-            return (xx - n * at_zero) / (n * (n - 1)) + (yy - m * at_zero) / (m * (m - 1)) - 2 * xy / (n * m)
+        if unbiased:  # without the pairs of a draw with itself, whose kernel is the number of scales
+            xx, yy = (
+                (xx - n * float(len(scales))) * (n / (n - 1)),
+                (yy - m * float(len(scales))) * (m / (m - 1)),
+            )
         return xx / n**2 + yy / m**2 - 2 * xy / (n * m)
 
     return jax.lax.map(one, (x, y))
@@ -88,7 +86,7 @@ def _kernel_sum(
 def resimulation_error(
     samples: ArrayLike, y_star: ArrayLike, simulator: Callable[[np.ndarray], Any]
 ) -> Float[np.ndarray, "..."]:
-    """Return the mean squared distance of re-simulated draws from their target, ``E |f(x) - y*|²``.
+    """Return the mean squared distance of simulated draws from their target, ``E |f(x) - y*|²``.
 
     Args:
         samples: Draws ``(..., n, dim)``.
@@ -115,14 +113,14 @@ def c2st(
     n_folds: int = 5,
     random_state: int = 0,
 ) -> float:
-    """Return the cross-validated accuracy of a classifier told to tell ``x`` from ``y``: 0.5 alike, 1 apart.
+    """Return the cross-validated accuracy of a classifier that tells ``x`` from ``y``: 0.5 alike, 1 apart.
 
-    Both sides are scaled by the mean and standard deviation of ``x``; a side with more draws is thinned, so that
-    guessing scores one half.
+    Both sides are scaled by the mean and standard deviation of ``x``, the reference; a side with more draws is thinned,
+    so that guessing scores one half.
 
     Args:
-        x: Draws of the reference, ``(n, dim)``.
-        y: Draws to judge, ``(m, dim)``.
+        x: Draws ``(n, dim)`` of the reference.
+        y: Draws ``(m, dim)`` to judge.
         classifier: ``"mlp"`` (two hidden layers of ten times ``dim``), ``"boosting"`` (faster), or any scikit-learn
             classifier.
         n_folds: Folds of the cross-validation.
@@ -155,16 +153,15 @@ def c2st(
 
 
 def _classifier(kind: Any, dim: int, seed: int) -> Any:
+    options: dict[str, Any] = {"early_stopping": True, "random_state": seed}
     if kind == "mlp":
         from sklearn.neural_network import MLPClassifier
 
-        options: dict[str, Any] = {"max_iter": 200, "early_stopping": True, "random_state": seed}
-        return MLPClassifier((10 * dim, 10 * dim), **options)
+        return MLPClassifier((10 * dim, 10 * dim), max_iter=200, **options)
     if kind == "boosting":
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        options = {"max_iter": 100, "early_stopping": True, "random_state": seed}
-        return HistGradientBoostingClassifier(**options)
+        return HistGradientBoostingClassifier(max_iter=100, **options)
     if isinstance(kind, str):
         raise ValueError(f"unknown classifier {kind!r}; use 'mlp', 'boosting' or a scikit-learn classifier")
     return kind
@@ -177,8 +174,8 @@ def sliced_wasserstein(
 
     Args:
         x: Draws ``(n, dim)``.
-        y: Draws ``(m, dim)``; sizes may differ.
-        n_projections: Random directions.
+        y: Draws ``(m, dim)``.
+        n_projections: How many random directions.
         order: The exponent ``p``.
         random_state: Seed of the directions.
 

@@ -29,7 +29,7 @@ class OutOfDistributionWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Likeness:
-    """How like the training data an observation is.
+    """How like the training data one observation is, or some rows of them.
 
     Args:
         p_value: Share of training rows at least as far out, corrected for three measures; the smallest of all rows.
@@ -53,7 +53,7 @@ class TrainingRecord:
         scale: Standard deviation of each column.
         low: Smallest value of each column.
         high: Largest value of each column.
-        directions: Principal directions of the standardised rows, one a column, over their standard deviation.
+        directions: Columns are principal directions of the standardised rows, over their standard deviation.
         residual_scale: Typical distance of a row from these directions; 0 where they span all columns.
         references: Some training rows in these directions.
         scores: The three measures of some training rows, each column sorted.
@@ -78,12 +78,7 @@ class TrainingRecord:
 
     @classmethod
     def of(cls, y: ArrayLike, *, random_state: int = 0) -> "TrainingRecord":
-        """Return the record of training observations, given as rows.
-
-        Args:
-            y: Rows as the model was trained on, noise included.
-            random_state: Seed of the rows kept, where there are many.
-        """
+        """Return the record of training observations, given as rows, noise included."""
         rows = np.asarray(y, dtype=float)
         if rows.ndim != 2 or len(rows) < 2 or not np.isfinite(rows).all():
             raise ValueError(f"y must be at least two finite rows, got an array of shape {rows.shape}")
@@ -149,12 +144,6 @@ def warn_if_unlike(
     training: TrainingRecord, y_star: ArrayLike, names: Sequence[str], *, stacklevel: int = 2
 ) -> Likeness:
     """Return how like the training data ``y_star`` is, and issue an `OutOfDistributionWarning` where it is not.
-
-    Args:
-        training: Record of the training observations.
-        y_star: One observation or rows of them.
-        names: Of the columns.
-        stacklevel: As for `warnings.warn`.
 
     Example:
         >>> training = TrainingRecord.of(np.random.default_rng(0).normal(size=(200, 2)))

@@ -22,14 +22,7 @@ RandomState = int | np.random.Generator | None
 
 @dataclass(frozen=True)
 class Rejection:
-    """Accepted draws and what they cost.
-
-    Args:
-        samples: Accepted parameters, one a row.
-        simulated: Their simulated observations.
-        n_simulations: Simulator runs in all.
-        threshold: Largest accepted distance.
-    """
+    """Accepted draws as rows, their simulated observations, and what they cost."""
 
     samples: Float[np.ndarray, "n dim"]
     simulated: Float[np.ndarray, "n dim_y"]
@@ -55,7 +48,7 @@ def rejection(
         simulator: Rows of parameters to rows of observations.
         y_star: The observation.
         n: Draws to accept.
-        threshold: Largest accepted distance; smaller is closer to the posterior and dearer.
+        threshold: Largest accepted distance; a smaller one is closer to the posterior and needs more simulations.
         batch: Simulations at a time.
         max_simulations: Give up after so many.
         random_state: Seed or generator.
@@ -95,6 +88,17 @@ class Resampled:
     effective_size: float
 
 
+def effective_size(log_weights: Float[np.ndarray, " n"]) -> float:
+    """Return how many equally weighted draws are worth as much, ``(Σ w)² / Σ w²``.
+
+    Example:
+        >>> round(effective_size(np.log(np.array([0.5, 0.5]))), 6), round(effective_size(np.array([0.0, -100.0])), 6)
+        (2.0, 1.0)
+    """
+    weights = np.exp(log_weights - log_weights.max())
+    return float(weights.sum() ** 2 / np.sum(weights**2))
+
+
 def importance_resample(
     samples: ArrayLike,
     log_weights: ArrayLike,
@@ -106,8 +110,8 @@ def importance_resample(
     """Return ``n`` draws from a weighted pool, by systematic resampling or without replacement.
 
     Args:
-        samples: The pool, one draw a row.
-        log_weights: Log of unnormalised weights; ``-inf`` drops a draw.
+        samples: The pool, as rows.
+        log_weights: Logarithms of unnormalised weights; ``-inf`` drops a draw.
         n: Draws wanted.
         replace: Systematic resampling, in which a heavy draw may come back several times; otherwise every draw comes
             at most once, which suits unbiased MMD² but flattens the weights when ``n`` nears the effective size.
@@ -122,15 +126,15 @@ def importance_resample(
     if not np.any(log_w > -np.inf) or np.any(np.isnan(log_w)):
         raise ValueError("log_weights must hold at least one finite value and no NaN")
     rng = np.random.default_rng(random_state)
-    weights = np.exp(log_w - log_w.max())
-    effective_size = float(weights.sum() ** 2 / np.sum(weights**2))
+    shares = np.exp(log_w - log_w.max())
+    shares /= shares.sum()
     if replace:
         positions = (np.arange(n) + rng.uniform()) / n
-        chosen = rng.permutation(np.searchsorted(np.cumsum(weights) / weights.sum(), positions))
+        chosen = rng.permutation(np.searchsorted(np.cumsum(shares), positions))
         chosen = np.minimum(chosen, len(pool) - 1)
     else:
-        chosen = rng.choice(len(pool), size=n, replace=False, p=weights / weights.sum())
-    return Resampled(pool[chosen], effective_size)
+        chosen = rng.choice(len(pool), size=n, replace=False, p=shares)
+    return Resampled(pool[chosen], effective_size(log_w))
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,7 @@ def nuts(
     Args:
         log_prior: Log prior of one parameter vector, in JAX; may be unnormalised.
         log_likelihood: Log likelihood of one parameter vector, in JAX.
-        initial: Starting points, one row a chain; all must have finite log posterior.
+        initial: A starting point for each chain, as rows; all must have a finite log posterior.
         n_samples: Draws kept from each chain.
         n_warmup: Adaptation steps of each chain.
         target_acceptance: Higher takes smaller steps, for curved posteriors.
@@ -192,39 +196,18 @@ def nuts(
     import jax
     import jax.numpy as jnp
 
-    start = jnp.atleast_2d(jnp.asarray(initial, dtype=float))
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        samples, log_prob, divergent = _run_chains(
-            lambda x: log_prior(x) + log_likelihood(x),
-            start,
-            n_samples,
-            n_warmup,
-            target_acceptance,
-            random_state,
-        )
-    r_hat, effective_size = _diagnose(samples)
-    return Chains(samples, log_prob, r_hat, effective_size, divergent)
+    blackjax, arviz = need("blackjax"), need("arviz")
 
-
-def _run_chains(
-    log_density: Callable[[Any], Any], start: Any, n_samples: int, n_warmup: int, target: float, seed: int
-) -> tuple[np.ndarray, np.ndarray, int]:
-    import jax
-    import jax.numpy as jnp
-
-    blackjax = need("blackjax")
-
-    bad = ~np.isfinite(np.asarray(jax.vmap(log_density)(start)))
-    if bad.any():
-        raise ValueError(
-            f"log posterior is not finite at the initial points of chains {np.flatnonzero(bad).tolist()}"
-        )
+    def log_density(x: Any) -> Any:
+        return log_prior(x) + log_likelihood(x)
 
     def chain(key: Any, position: Any) -> tuple[Any, Any, Any]:
         warm_key, run_key = jax.random.split(key)
-        warmup: Any = blackjax.window_adaptation(blackjax.nuts, log_density, target_acceptance_rate=target)
+        warmup = blackjax.window_adaptation(
+            blackjax.nuts, log_density, target_acceptance_rate=target_acceptance
+        )
         (state, parameters), _ = warmup.run(warm_key, position, num_steps=n_warmup)
-        kernel: Any = blackjax.nuts(log_density, **parameters)
+        kernel = blackjax.nuts(log_density, **parameters)
 
         def step(state: Any, key: Any) -> tuple[Any, Any]:
             state, info = kernel.step(key, state)
@@ -232,12 +215,15 @@ def _run_chains(
 
         return jax.lax.scan(step, state, jax.random.split(run_key, n_samples))[1]
 
-    keys = jax.random.split(jax.random.key(seed), len(start))
-    samples, log_prob, divergent = jax.jit(jax.vmap(chain))(keys, start)
-    return np.asarray(samples), np.asarray(log_prob), int(jnp.sum(divergent))
-
-
-def _diagnose(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    arviz = need("arviz")
+    start = jnp.atleast_2d(jnp.asarray(initial, dtype=float))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        bad = ~np.isfinite(np.asarray(jax.vmap(log_density)(start)))
+        if bad.any():
+            raise ValueError(
+                f"log posterior is not finite at the initial points of chains {np.flatnonzero(bad).tolist()}"
+            )
+        keys = jax.random.split(jax.random.key(random_state), len(start))
+        samples, log_prob, divergent = map(np.asarray, jax.jit(jax.vmap(chain))(keys, start))
     data = arviz.convert_to_dataset({"x": samples.astype(float)})
-    return np.asarray(arviz.rhat(data)["x"]), np.asarray(arviz.ess(data)["x"])
+    r_hat, size = np.asarray(arviz.rhat(data)["x"]), np.asarray(arviz.ess(data)["x"])
+    return Chains(samples, log_prob, r_hat, size, int(divergent.sum()))

@@ -35,7 +35,6 @@ DATA_NAMES = [
     "Columns",
     "Split",
     "Table",
-    "batches",
     "check_names",
     "check_paired",
     "parse_bounds",

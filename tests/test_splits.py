@@ -1,4 +1,4 @@
-"""Splits and batches cover the rows, without overlap, the same way each time."""
+"""Splits cover the rows, without overlap, the same way each time."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from isr.tables import batches, split_rows
+from isr.tables import split_rows
 
 
 @given(st.integers(2, 500), st.floats(0.001, 0.999), st.integers(0, 2**32))
@@ -27,21 +27,6 @@ def test_a_split_is_the_same_for_the_same_seed_only():
 
 def test_a_number_of_rows_can_be_held_out():
     assert len(split_rows(10, held_out=3, random_state=0).held_out) == 3
-
-
-@given(st.integers(1, 300), st.integers(1, 64), st.integers(0, 2**32))
-def test_batches_are_full_and_hold_no_row_twice(n_rows, batch_size, seed):
-    rows = batches(n_rows, batch_size, random_state=seed)
-    assert rows.shape[1] == min(batch_size, n_rows)
-    assert len(np.unique(rows)) == rows.size
-    assert n_rows - rows.size < rows.shape[1]
-    assert_array_equal(rows, batches(n_rows, batch_size, random_state=seed))
-
-
-def test_a_generator_gives_other_batches_each_epoch():
-    generator = np.random.default_rng(0)
-    first, second = (batches(100, 10, random_state=generator) for _ in range(2))
-    assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +55,6 @@ def test_a_generator_gives_other_batches_each_epoch():
             TypeError,
             "a share or a number of rows, got True",
         ),
-        (lambda: batches(9, 0, random_state=0), ValueError, "batch_size must be at least 1, got 0"),
-        (lambda: batches(0, 9, random_state=0), ValueError, "n_rows must be at least 1, got 0"),
-        (lambda: batches(9, True, random_state=0), TypeError, "batch_size must be a whole number, got True"),
     ],
 )
 def test_impossible_splits_are_refused(call, error, message):

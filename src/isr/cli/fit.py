@@ -163,7 +163,7 @@ def _bounds(texts: list[str] | None) -> dict[str, tuple[float | None, float | No
 
 
 def _units(texts: list[str] | None, names: list[str]) -> dict[str, str]:
-    from isr.tables.files import did_you_mean
+    from isr.tables.names import did_you_mean
 
     units = pairs_in(texts or [], "--units", "depth=m,speed=m/s")
     for name in units:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isr.tables.files import did_you_mean
+from isr.tables.names import did_you_mean
 
 if TYPE_CHECKING:
     from isr.equations import Expressions

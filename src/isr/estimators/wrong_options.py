@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import TypeVar
 
-from isr.tables.files import did_you_mean
+from isr.tables.names import did_you_mean
 
 _TRAINING = (
     "effort", "n_restarts", "penalty", "batch_size", "loss", "backward", "selection", "snap", "n_jobs", "max_time",

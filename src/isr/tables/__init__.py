@@ -1,8 +1,8 @@
-"""Rows in: checked tables with names, units and bounds; safe identifiers; splits and batches."""
+"""Rows in: checked tables with names, units and bounds; safe identifiers; splits."""
 
 from isr.tables.bounds import Bounds, parse_bounds
 from isr.tables.names import check_names, symbol_names
-from isr.tables.splits import Split, batches, split_rows
+from isr.tables.splits import Split, split_rows
 from isr.tables.tables import Columns, Table, check_paired, read_row, read_table
 
 __all__ = [
@@ -10,7 +10,6 @@ __all__ = [
     "Columns",
     "Split",
     "Table",
-    "batches",
     "check_names",
     "check_paired",
     "parse_bounds",

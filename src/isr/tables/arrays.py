@@ -43,34 +43,33 @@ def take_apart(rows: Any, *, what: str) -> RawColumns:
 
 
 def to_numbers(array: np.ndarray, *, name: str, what: str) -> np.ndarray:
-    """Return a column as float64, or complex128 when it is complex.
-
-    Args:
-        array: One raw column.
-        name: Its name, for the error message.
-        what: What its table is called there.
-    """
-    if array.dtype.kind in "biuf":
-        return array.astype(np.float64)
-    if array.dtype.kind == "c":
-        return array.astype(np.complex128)
+    """Return the raw column ``name`` of the table ``what`` as float64, or complex128 when it is complex."""
+    if array.dtype.kind in "biufc":
+        return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     if array.dtype.kind == "O":
         return np.array([_to_number(value, row, name, what) for row, value in enumerate(array)])
     refuse_times(array, name=name, what=what)
+    kind = {"U": "text", "S": "bytes"}.get(array.dtype.kind, str(array.dtype))
     raise TypeError(
-        f"column {name!r} of {what} is not numeric: its type is {_kind(array)}, first value {array[0].item()!r}; "
+        f"column {name!r} of {what} is not numeric: its type is {kind}, first value {array[0].item()!r}; "
         "convert it to numbers or leave it out"
     )
 
 
-def refuse_times(column: Any, *, name: str, what: str) -> None:
-    """Raise where a column or array holds dates, times or time spans, which convert to counts of some unit silently.
+def _to_number(value: Any, row: int, name: str, what: str) -> float:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"column {name!r} of {what} is not numeric: row {row} holds {value!r} of type {type(value).__name__}; "
+            "convert it to numbers or leave it out"
+        ) from None
 
-    Args:
-        column: A pandas series, or an array.
-        name: Its name, for the error message.
-        what: What its table is called there.
-    """
+
+def refuse_times(column: Any, *, name: str, what: str) -> None:
+    """Raise where a series or array holds dates, times or time spans, which convert to counts of some unit silently."""
     is_period = type(column.dtype).__name__ == "PeriodDtype"
     if is_period or getattr(column.dtype, "kind", "O") in "mM":
         raise not_a_time(column.dtype, name=name, what=what)
@@ -105,14 +104,13 @@ def _from_pandas(series: Any, pandas: Any) -> np.ndarray:
 
 
 def _frame_names(labels: list[Any], what: str) -> tuple[str, ...] | None:
-    is_text = [isinstance(label, str) for label in labels]
-    if all(is_text):
+    other = [label for label in labels if not isinstance(label, str)]
+    if not other:
         return check_names(labels, what=what)
-    if any(is_text):
-        other = labels[is_text.index(False)]
+    if len(other) < len(labels):
         raise TypeError(
             f"the columns of {what} must be named by text throughout or not at all, "
-            f"got {other!r} of type {type(other).__name__} among the names"
+            f"got {other[0]!r} of type {type(other[0]).__name__} among the names"
         )
     return None
 
@@ -127,24 +125,10 @@ def _from_sequence(rows: Any, what: str) -> np.ndarray:
     try:
         array = np.asarray(rows)
     except ValueError:
-        raise ValueError(f"the rows of {what} differ in length; every row needs one value a column") from None
+        raise ValueError(
+            f"the rows of {what} differ in length; every row needs one value per column"
+        ) from None
     if array.dtype.kind in "US" and not isinstance(rows, np.ndarray):
         # NumPy made text of a mixture; go back, so that the error names the column that holds the text.
         return np.asarray(rows, dtype=object)
     return array
-
-
-def _to_number(value: Any, row: int, name: str, what: str) -> float:
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"column {name!r} of {what} is not numeric: row {row} holds {value!r} of type {type(value).__name__}; "
-            "convert it to numbers or leave it out"
-        ) from None
-
-
-def _kind(array: np.ndarray) -> str:
-    return {"U": "text", "S": "bytes"}.get(array.dtype.kind, str(array.dtype))

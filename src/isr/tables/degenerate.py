@@ -22,41 +22,8 @@ class DegenerateDataWarning(UserWarning):
     """Rows that lie on a set of lower dimension, where no density exists; the message names the columns."""
 
 
-def degeneracies(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str]:
-    """Return a sentence for each way in which rows have no density.
-
-    Args:
-        values: Finite rows.
-        names: Of their columns.
-
-    Example:
-        >>> rows = np.random.default_rng(0).normal(size=(100, 2))
-        >>> degeneracies(np.column_stack([rows, 2 * rows[:, 0]]), ["a", "b", "c"])
-        ["the columns 'a', 'c' follow from each other"]
-    """
-    spread = np.ptp(values, axis=0) > 1e-12 * np.max(np.abs(values), axis=0, initial=0.0)
-    found = []
-    if not spread.all():
-        found.append(f"the columns {quoted(_picked(names, ~spread))} are constant")
-    some = values[:: -(-len(values) // MOST_ROWS)]
-    discrete = spread & np.array([_is_discrete(column) for column in some.T], dtype=bool)
-    if discrete.any():
-        found.append(f"the columns {quoted(_picked(names, discrete))} take few different values")
-    together = np.zeros(len(names), dtype=bool)
-    together[spread] = _is_collinear(values[:, spread])
-    if together.any():
-        found.append(f"the columns {quoted(_picked(names, together))} follow from each other")
-    return found
-
-
 def warn_if_degenerate(values: Float[np.ndarray, "n d"], names: Sequence[str], *, what: str = "x") -> None:
-    """Issue a `DegenerateDataWarning` where rows have no density.
-
-    Args:
-        values: Finite rows.
-        names: Of their columns.
-        what: What to call them.
-    """
+    """Issue a `DegenerateDataWarning` where finite rows have no density."""
     found = degeneracies(values, names)
     if found:
         warnings.warn(
@@ -67,13 +34,29 @@ def warn_if_degenerate(values: Float[np.ndarray, "n d"], names: Sequence[str], *
         )
 
 
-def _picked(names: Sequence[str], which: np.ndarray) -> list[str]:
-    return [name for name, is_one in zip(names, which, strict=True) if is_one]
+def degeneracies(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str]:
+    """Return a sentence for each way in which finite rows have no density.
 
-
-def _is_discrete(column: np.ndarray) -> bool:
-    n_levels = len(np.unique(column))
-    return n_levels <= min(MOST_LEVELS, len(column) // 20)
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(100, 2))
+        >>> degeneracies(np.column_stack([rows, 2 * rows[:, 0]]), ["a", "b", "c"])
+        ["the columns 'a', 'c' follow from each other"]
+    """
+    constant = np.ptp(values, axis=0) <= 1e-12 * np.max(np.abs(values), axis=0, initial=0.0)
+    some = values[:: -(-len(values) // MOST_ROWS)]
+    n_levels = np.array([len(np.unique(column)) for column in some.T])
+    together = np.zeros(len(names), dtype=bool)
+    together[~constant] = _is_collinear(values[:, ~constant])
+    ways = {
+        "are constant": constant,
+        "take few different values": ~constant & (n_levels <= min(MOST_LEVELS, len(some) // 20)),
+        "follow from each other": together,
+    }
+    return [
+        f"the columns {quoted([n for n, is_one in zip(names, which, strict=True) if is_one])} {way}"
+        for way, which in ways.items()
+        if which.any()
+    ]
 
 
 def _is_collinear(values: np.ndarray) -> np.ndarray:
@@ -81,9 +64,8 @@ def _is_collinear(values: np.ndarray) -> np.ndarray:
     n_rows, n_columns = values.shape
     if n_columns < 2 or n_rows <= n_columns:
         return np.zeros(n_columns, dtype=bool)
-    size = np.max(np.abs(values), axis=0)
-    scaled = values / size  # squares of large and of tiny numbers leave the range of doubles
-    scaled = scaled - scaled.mean(axis=0)
-    scaled = scaled / scaled.std(axis=0)
-    eigenvalues, vectors = np.linalg.eigh(scaled.T @ scaled / n_rows)
+    scaled = values / np.max(
+        np.abs(values), axis=0
+    )  # squares of large and tiny numbers leave the range of doubles
+    eigenvalues, vectors = np.linalg.eigh(np.corrcoef(scaled.T))
     return np.any(np.abs(vectors[:, eigenvalues < LEAST_EIGENVALUE]) > 0.1, axis=1)

@@ -1,4 +1,4 @@
-"""Files of rows: CSV, Parquet and NumPy archives as pandas frames, and the columns a user names in them.
+"""Files of rows: CSV, Parquet and NumPy files as pandas frames, and the columns a user names in them.
 
 Rows are counted from 1 as in a spreadsheet, the line with the names not counted.
 """
@@ -6,11 +6,10 @@ Rows are counted from 1 as in a spreadsheet, the line with the names not counted
 from __future__ import annotations
 
 import csv
-import difflib
 import fnmatch
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,8 @@ import numpy as np
 
 from isr.tables.arrays import refuse_times
 from isr.tables.extras import need
-from isr.tables.names import quoted
+from isr.tables.names import did_you_mean, quoted
+from isr.tables.tables import real_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +27,11 @@ SEPARATORS = ",;\t"
 MOST_COLUMNS = 20_000
 """Of a CSV file; far more than a model can be fitted to, and few enough to be read in a moment."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def read_columns(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
+    """Return the named columns of a file, as `read_rows` and `numeric_columns` do."""
+    return numeric_columns(read_rows(path), names, source=path)
 
 
 def read_rows(path: str | Path) -> pd.DataFrame:
@@ -45,14 +50,17 @@ def read_rows(path: str | Path) -> pd.DataFrame:
         >>> _ = path.write_text("depth;speed\\n200;1500\\n210;1510\\n")
         >>> read_rows(path).columns.tolist()
         ['depth', 'speed']
+        >>> read_columns(path, ["s*"])["speed"].tolist()
+        [1500.0, 1510.0]
     """
     source = Path(path)
     if source.is_dir():
         raise IsADirectoryError(f"{source} is a folder; name the file inside it")
     if not source.exists():
-        raise FileNotFoundError(
-            f"there is no file {source}{_similar_file(source)}; check its name and folder"
-        )
+        folder = source.parent
+        similar = did_you_mean(source.name, [p.name for p in folder.iterdir()]) if folder.is_dir() else ""
+        lost = similar if folder.is_dir() else f", and no folder {folder}"
+        raise FileNotFoundError(f"there is no file {source}{lost}; check its name and folder")
     if source.suffix.lower() not in _READERS:
         raise ValueError(
             f"cannot tell what {source} holds from its ending {source.suffix!r}; known: {', '.join(_READERS)}"
@@ -82,12 +90,7 @@ def numeric_columns(frame: pd.DataFrame, names: Sequence[str], *, source: str | 
 
 
 def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | Path) -> list[str]:
-    """Return the columns that names and patterns such as ``p*`` stand for, none twice.
-
-    Args:
-        known: The columns there are.
-        names: Names and patterns.
-        source: Where the columns come from, for error messages.
+    """Return the columns of ``source`` that names and patterns such as ``p*`` stand for, none twice.
 
     Example:
         >>> match_columns(["depth", "p1", "p2"], ["p*"], source="rows.csv")
@@ -99,27 +102,10 @@ def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | P
         matches = [name] if name in exact else [k for k in known if fnmatch.fnmatchcase(k, name)]
         if not matches:
             raise ValueError(
-                f"{source} has no column {name!r}{did_you_mean(name, known)}; its columns are {_some(list(known))}"
+                f"{source} has no column {name!r}{did_you_mean(name, known)}; its columns are {quoted(list(known))}"
             )
         found |= dict.fromkeys(matches)
     return list(found)
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return ``" (did you mean …?)"`` where a known word looks like this one, else nothing."""
-    lowered = {k.lower(): k for k in known}
-    close = difflib.get_close_matches(word.lower(), list(lowered), n=1)
-    return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
-
-
-def _similar_file(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f", and no folder {path.parent}"
-    return did_you_mean(path.name, [p.name for p in path.parent.iterdir()][:1000])
-
-
-def _some(names: list[str]) -> str:
-    return quoted(names) if len(names) <= 12 else f"{quoted(names[:12])} and {len(names) - 12} more"
 
 
 def _numbers(column: Any, name: str, source: str | Path) -> np.ndarray:
@@ -132,14 +118,16 @@ def _numbers(column: Any, name: str, source: str | Path) -> np.ndarray:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         given = str(column.iloc[row])
-        hint = (
-            "write decimal points, not commas"
-            if _is_decimal_comma(given)
-            else "correct it or leave the column out"
-        )
+        whole, comma, rest = given.strip().lstrip("+-").partition(",")
+        is_decimal_comma = comma and whole.isdigit() and rest.isdigit()
         raise ValueError(
             f"column {name!r} of {source} is not numeric: row {row + 1} holds {given!r} "
-            f"({int(bad.sum())} of {len(values)} rows are like that); {hint}"
+            f"({int(bad.sum())} of {len(values)} rows are like that); "
+            + (
+                "write decimal points, not commas"
+                if is_decimal_comma
+                else "correct it or leave the column out"
+            )
         )
     missing = ~np.isfinite(values)
     if missing.any():
@@ -152,44 +140,53 @@ def _numbers(column: Any, name: str, source: str | Path) -> np.ndarray:
     return values
 
 
-def _is_decimal_comma(text: str) -> bool:
-    whole, comma, rest = text.strip().lstrip("+-").partition(",")
-    return bool(comma) and whole.isdigit() and rest.isdigit()
+# CSV ----------------------------------------------------------------------------------------------------------------
+
+
+def as_cell(name: str) -> str:
+    """Return a name as it may stand in a spreadsheet: one that would be taken for a formula has an apostrophe first.
+
+    Example:
+        >>> as_cell("=2+3"), as_cell("depth"), from_cell(as_cell("=2+3"))
+        ("'=2+3", 'depth', '=2+3')
+    """
+    return f"'{name}" if name.lstrip("'").startswith(_FORMULA_STARTS) else name
+
+
+def from_cell(text: str) -> str:
+    """Return the name that `as_cell` wrote."""
+    is_marked = text.startswith("'") and text.lstrip("'").startswith(_FORMULA_STARTS)
+    return text[1:] if is_marked else text
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    separator, names = _header(path)
     try:
+        separator, n_names = _header(path)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields in rows than in the header
             frame = pd.read_csv(
-                path,
-                sep=separator,
-                encoding="utf-8-sig",
-                index_col=False,
-                skipinitialspace=True,
-                low_memory=False,
-            )
+                path, sep=separator, encoding="utf-8-sig", index_col=False, skipinitialspace=True, low_memory=False
+            )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        _refuse_ragged(path, separator, len(names))
+        _refuse_ragged(path, separator, n_names)
         raise ValueError(f"{path} cannot be read as a table: {error}") from None
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from None
+        byte = error.object[error.start]
+        raise ValueError(
+            f"{path} is not UTF-8 text (byte 0x{byte:02x} at {error.start}); save it as UTF-8"
+        ) from None
     frame.columns = [from_cell(str(c).strip()) for c in frame.columns]
     if len(frame) and frame.iloc[:, -1].isna().any():  # rows that are too short end in missing values
-        _refuse_ragged(path, separator, len(names))
+        _refuse_ragged(path, separator, n_names)
     return frame
 
 
-def _header(path: Path) -> tuple[str, list[str]]:
-    """The separator of a CSV file and the names in its first line."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = next((line for line in file if line.strip()), "")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, error) from None
+def _header(path: Path) -> tuple[str, int]:
+    """The separator of a CSV file, and how many names its first line has, once they are known to be names."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        first = next((line for line in file if line.strip()), "")
     if "\x00" in first:
         raise ValueError(f"{path} is a binary file, not text; give it the ending of what it is")
     separator = max(SEPARATORS, key=first.count)
@@ -210,44 +207,18 @@ def _header(path: Path) -> tuple[str, list[str]]:
         )
     if names and all(_is_number(n) for n in names):
         raise ValueError(f"the first line of {path} holds numbers; it must hold the names of the columns")
-    return separator, names
-
-
-def as_cell(name: str) -> str:
-    """Return a name as it may stand in a spreadsheet: one that would be taken for a formula has an apostrophe first.
-
-    Example:
-        >>> as_cell("=2+3"), as_cell("depth"), from_cell(as_cell("=2+3"))
-        ("'=2+3", 'depth', '=2+3')
-    """
-    return f"'{name}" if name.lstrip("'").startswith(_FORMULA_STARTS) else name
-
-
-def from_cell(text: str) -> str:
-    """Return the name that `as_cell` wrote."""
-    is_marked = text.startswith("'") and text.lstrip("'").startswith(_FORMULA_STARTS)
-    return text[1:] if is_marked else text
+    return separator, len(names)
 
 
 def _refuse_ragged(path: Path, separator: str, width: int) -> None:
-    for line, fields in _records(path, separator):
-        if fields and len(fields) != width:
-            raise ValueError(
-                f"line {line} of {path} has {len(fields)} values, but the first line names {width} columns; "
-                "every row needs one value a column"
-            )
-
-
-def _records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=separator)
         for fields in reader:
-            yield reader.line_num, fields
-
-
-def _not_utf8(path: Path, error: UnicodeDecodeError) -> ValueError:
-    byte = error.object[error.start]
-    return ValueError(f"{path} is not UTF-8 text (byte 0x{byte:02x} at {error.start}); save it as UTF-8")
+            if fields and len(fields) != width:
+                raise ValueError(
+                    f"line {reader.line_num} of {path} has {len(fields)} values, but the first line names {width} "
+                    "columns; every row needs one value per column"
+                )
 
 
 def _is_number(text: str) -> bool:
@@ -258,6 +229,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
+# Parquet and NumPy --------------------------------------------------------------------------------------------------
+
+
 def _read_parquet(path: Path) -> pd.DataFrame:
     import pandas as pd
 
@@ -266,7 +240,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         frame = pd.read_parquet(path)
     except (
         Exception
-    ) as error:  # besides pyarrow's own errors, damaged notes on the columns fail anywhere in pandas
+    ) as error:  # besides pyarrow's errors, damaged notes on the columns fail anywhere in pandas
         raise ValueError(
             f"{path} is not a Parquet file, or damaged: {error or type(error).__name__}"
         ) from None
@@ -279,9 +253,14 @@ def _read_npz(path: Path) -> pd.DataFrame:
 
     columns: dict[str, np.ndarray] = {}
     try:
-        with path.open("rb") as file, _archive(file) as archive:
+        with path.open("rb") as file:
+            archive: Any = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise ValueError(
+                    "it holds a single array without a name; save it with numpy.savez(path, x=array)"
+                )
             for name in archive.files:
-                columns |= _array_columns(archive[name], name, path)
+                columns |= _array_columns(archive[name], name)
     except Exception as error:  # a damaged archive may fail anywhere
         raise ValueError(
             f"{path} cannot be read as a NumPy archive: {error or type(error).__name__}"
@@ -293,22 +272,11 @@ def _read_npz(path: Path) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _archive(file: Any) -> Any:
-    found = np.load(file, allow_pickle=False)
-    if isinstance(found, np.ndarray):
-        raise ValueError("it holds a single array without a name; save it with numpy.savez(path, x=array)")
-    return found
-
-
-def _array_columns(array: np.ndarray, name: str, path: Path) -> dict[str, np.ndarray]:
+def _array_columns(array: np.ndarray, name: str) -> dict[str, np.ndarray]:
     if array.ndim not in (1, 2):
         raise ValueError(f"array {name!r} has {array.ndim} dimensions, expected one or two")
-    parts = {name: array} if array.ndim == 1 else {f"{name}{i + 1}": c for i, c in enumerate(array.T)}
-    if not np.iscomplexobj(array):
-        return parts
-    return {
-        f"{k}_{end}": part(c) for k, c in parts.items() for end, part in (("re", np.real), ("im", np.imag))
-    }
+    columns = {name: array} if array.ndim == 1 else {f"{name}{i + 1}": c for i, c in enumerate(array.T)}
+    return {k: part for label, column in columns.items() for k, part in real_columns(column, label).items()}
 
 
 _READERS: dict[str, Callable[[Path], pd.DataFrame]] = {

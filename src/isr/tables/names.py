@@ -7,6 +7,7 @@ read as a plain variable.
 from __future__ import annotations
 
 import builtins
+import difflib
 import functools
 import keyword
 import re
@@ -55,11 +56,7 @@ _ARRAY_MODULES = "np numpy jnp jax math scipy sympy random"
 
 
 def check_names(names: Iterable[str], *, what: str = "columns") -> tuple[str, ...]:
-    """Return display names as a tuple, once they are known to be non-empty, unique text.
-
-    Args:
-        names: One name a variable; any text will do.
-        what: What the names belong to, for the error message.
+    """Return display names of ``what`` as a tuple, once they are known to be non-empty, unique text.
 
     Example:
         >>> check_names(["depth", "sound speed (m/s)"])
@@ -110,6 +107,13 @@ def quoted(names: Sequence[str]) -> str:
     """Return names in quotes, separated by commas, shortened when there are many."""
     shown = ", ".join(repr(name) for name in names[:8])
     return shown if len(names) <= 8 else f"{shown}, ... ({len(names)} in all)"
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """Return ``" (did you mean …?)"`` where a known word looks like this one, else nothing."""
+    lowered = {k.lower(): k for k in known[:1000]}
+    close = difflib.get_close_matches(word.lower(), list(lowered), n=1)
+    return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 
 def _identifier(name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -20,22 +20,59 @@ from isr.tables.files import match_columns
 from isr.tables.names import check_names
 
 
-class RowSource(Protocol):
-    """Rows of numbers that are read a stretch at a time."""
+@dataclass(frozen=True)
+class ParquetRows:
+    """Columns of a Parquet file; memory is needed for one of its row groups, which its writer chose."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        ...
+    path: Path
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_names(self.names)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        about = _parquet(self.path).metadata
+        return np.cumsum([about.row_group(i).num_rows for i in range(about.num_row_groups)])
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        ...
+        return int(self._ends[-1]) if len(self._ends) else 0
 
     def read(self, start: int, stop: int) -> Float[np.ndarray, "rows columns"]:
         """Return the rows from ``start`` up to ``stop`` as doubles."""
-        ...
+        first, last = (int(np.searchsorted(self._ends, row, side="right")) for row in (start, stop - 1))
+        with _parquet(self.path) as file:
+            table = file.read_row_groups(list(range(first, last + 1)), columns=list(self.names))
+            table = table.slice(start - (int(self._ends[first - 1]) if first else 0), stop - start)
+            return np.column_stack([table[name].to_numpy().astype(np.float64) for name in self.names])
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """Columns of an array that slices, called x1, x2, ... after ``letter``."""
+
+    array: Any
+    columns: tuple[int, ...]
+    letter: str = "x"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(f"{self.letter}{i + 1}" for i in range(len(self.columns)))
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.array.shape[0])
+
+    def read(self, start: int, stop: int) -> Float[np.ndarray, "rows columns"]:
+        """Return the rows from ``start`` up to ``stop`` as doubles."""
+        return np.asarray(self.array[start:stop], dtype=np.float64)[:, list(self.columns)]
+
+
+RowSource = ParquetRows | ArrayRows
 
 
 def open_rows(
@@ -53,80 +90,27 @@ def open_rows(
         path = Path(source)
         if not path.exists():
             raise FileNotFoundError(f"there is no file {path}")
-        if path.suffix == ".npy":
-            source = np.load(path, mmap_mode="r", allow_pickle=False)
-        elif path.suffix in (".parquet", ".pq"):
+        if path.suffix in (".parquet", ".pq"):
             schema = _parquet(path).schema_arrow
-            wanted = (
-                schema.names
-                if columns is None
-                else match_columns(schema.names, [str(c) for c in columns], source=path)
-            )
+            wanted = schema.names
+            if columns is not None:
+                wanted = match_columns(wanted, [str(c) for c in columns], source=path)
             _refuse_unless_numeric(schema, wanted, path)
-            return ParquetRows(str(path), tuple(wanted))
-        else:
+            return ParquetRows(path, tuple(wanted))
+        if path.suffix != ".npy":
             raise ValueError(f"{path} is neither a Parquet file (.parquet) nor a NumPy array (.npy)")
+        source = np.load(path, mmap_mode="r", allow_pickle=False)
     if len(getattr(source, "shape", ())) != 2 or not hasattr(source, "__getitem__"):
         raise TypeError(
             f"a source of rows is a path or an array with rows and columns, got {type(source).__name__}"
         )
     if np.dtype(getattr(source, "dtype", float)).kind in "mM":
         raise not_a_time(source.dtype, name=f"{letter}1", what="the array")
-    wanted = range(source.shape[1]) if columns is None else [_column(c, source.shape[1]) for c in columns]
-    return ArrayRows(source, tuple(wanted), letter)
-
-
-@dataclass(frozen=True)
-class ParquetRows:
-    """Columns of a Parquet file; memory is needed for one of its row groups, which its writer chose."""
-
-    path: str
-    names: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        check_names(self.names)
-
-    @cached_property
-    def _ends(self) -> np.ndarray:
-        about = _parquet(Path(self.path)).metadata
-        return np.cumsum([about.row_group(i).num_rows for i in range(about.num_row_groups)])
-
-    @property
-    def n_rows(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def read(self, start: int, stop: int) -> Float[np.ndarray, "rows columns"]:
-        first, last = (int(np.searchsorted(self._ends, row, side="right")) for row in (start, stop - 1))
-        with _parquet(Path(self.path)) as file:
-            parts = []
-            for group in range(first, last + 1):
-                begin = int(self._ends[group - 1]) if group else 0
-                table = file.read_row_group(group, columns=list(self.names))
-                table = table.slice(
-                    max(start - begin, 0), min(stop, int(self._ends[group])) - max(start, begin)
-                )
-                parts.append(np.column_stack([table[n].to_numpy().astype(np.float64) for n in self.names]))
-        return np.concatenate(parts)
-
-
-@dataclass(frozen=True)
-class ArrayRows:
-    """Columns of an array that slices."""
-
-    array: Any
-    columns: tuple[int, ...]
-    letter: str = "x"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"{self.letter}{i + 1}" for i in range(len(self.columns)))
-
-    @property
-    def n_rows(self) -> int:
-        return int(self.array.shape[0])
-
-    def read(self, start: int, stop: int) -> Float[np.ndarray, "rows columns"]:
-        return np.asarray(self.array[start:stop], dtype=np.float64)[:, list(self.columns)]
+    n = source.shape[1]
+    for c in columns or ():
+        if isinstance(c, bool) or not isinstance(c, int | np.integer) or not 0 <= c < n:
+            raise ValueError(f"columns of an array are numbers from 0 to {n - 1}, got {c!r}")
+    return ArrayRows(source, tuple(range(n)) if columns is None else tuple(int(c) for c in columns), letter)
 
 
 def _parquet(path: Path) -> Any:
@@ -148,9 +132,3 @@ def _refuse_unless_numeric(schema: Any, names: Sequence[str], path: Path) -> Non
             raise TypeError(
                 f"column {name!r} of {path} is not numeric: its type is {kind}; convert it to numbers or leave it out"
             )
-
-
-def _column(given: Any, n: int) -> int:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 0 <= given < n:
-        raise ValueError(f"columns of an array are numbers from 0 to {n - 1}, got {given!r}")
-    return int(given)

@@ -1,4 +1,4 @@
-"""Splits and batches as row numbers: deterministic for a given seed, and independent of the data."""
+"""Splits of rows into training and held-out rows: deterministic for a given seed, and independent of the data."""
 
 from __future__ import annotations
 
@@ -29,35 +29,13 @@ def split_rows(n_rows: int, *, held_out: float | int = 0.1, random_state: int | 
         >>> split_rows(5, held_out=2, random_state=0)
         Split(train=array([0, 1, 3]), held_out=array([2, 4]))
     """
-    _check_count(n_rows, "n_rows", at_least=2)
+    if isinstance(n_rows, bool) or not isinstance(n_rows, numbers.Integral):
+        raise TypeError(f"n_rows must be a whole number, got {n_rows!r}")
+    if n_rows < 2:
+        raise ValueError(f"n_rows must be at least 2, got {n_rows}")
     n_held_out = _n_held_out(n_rows, held_out)
     order = np.random.default_rng(random_state).permutation(n_rows)
     return Split(train=np.sort(order[n_held_out:]), held_out=np.sort(order[:n_held_out]))
-
-
-def batches(
-    n_rows: int, batch_size: int, *, random_state: int | np.random.Generator
-) -> Int[np.ndarray, "n_batches batch_size"]:
-    """Return the row numbers of one epoch of shuffled batches, all of the same size.
-
-    The rows that do not fill a last batch sit this epoch out; pass one generator for all epochs, and others will sit
-    out the next. A table smaller than a batch is one batch.
-
-    Args:
-        n_rows: Rows in all.
-        batch_size: Rows in a batch.
-        random_state: Seed or generator.
-
-    Example:
-        >>> batches(7, 3, random_state=0).shape
-        (2, 3)
-    """
-    _check_count(n_rows, "n_rows", at_least=1)
-    _check_count(batch_size, "batch_size", at_least=1)
-    batch_size = min(batch_size, n_rows)
-    n_batches = n_rows // batch_size
-    order = np.random.default_rng(random_state).permutation(n_rows)
-    return order[: n_batches * batch_size].reshape(n_batches, batch_size)
 
 
 def _n_held_out(n_rows: int, held_out: float | int) -> int:
@@ -72,10 +50,3 @@ def _n_held_out(n_rows: int, held_out: float | int) -> int:
     if not 0 < held_out < 1:
         raise ValueError(f"held_out as a share must lie strictly between 0 and 1, got {held_out}")
     return min(max(round(n_rows * float(held_out)), 1), n_rows - 1)
-
-
-def _check_count(value: int, name: str, *, at_least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {value}")

@@ -67,12 +67,12 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns, in order."""
+        """Names of the columns."""
         return self.columns.names
 
     @property
     def units(self) -> tuple[str | None, ...]:
-        """Of the columns, None where there is none."""
+        """Units of the columns, None where there is none."""
         return self.columns.units
 
     @property
@@ -142,10 +142,10 @@ def read_table(
             raise TypeError("give either like, or names, units and bounds; like brings its own")
         names = like.names if raw.names is None and len(raw.arrays) == len(like) else None
     labels = _labels(raw.names, names, len(raw.arrays), what)
-    arrays = [
-        to_numbers(array, name=label, what=what) for array, label in zip(raw.arrays, labels, strict=True)
-    ]
-    parts = {label: _real_parts(array, label) for array, label in zip(arrays, labels, strict=True)}
+    parts = {
+        label: real_columns(to_numbers(array, name=label, what=what), label)
+        for array, label in zip(raw.arrays, labels, strict=True)
+    }
     found = [name for part in parts.values() for name in part]
     if like is None:
         columns = _columns(found, _units_of_parts(units, parts), bounds, what)
@@ -165,7 +165,7 @@ def read_row(row: Any, *, like: Columns, what: str = "y") -> Float[np.ndarray, "
     """Return one row, such as a single measurement, checked against known columns.
 
     Args:
-        row: One value a column, in order: a list, an array, or a frame with a single row. Or a mapping or pandas
+        row: One value per column, in order: a list, an array, or a frame with a single row. Or a mapping or pandas
             series from name to value, in any order.
         like: The columns the row must match.
         what: What to call the row in error messages.
@@ -193,11 +193,6 @@ def read_row(row: Any, *, like: Columns, what: str = "y") -> Float[np.ndarray, "
 def check_paired(x: Table, y: Table, *, what: tuple[str, str] = ("x", "y")) -> None:
     """Raise ValueError unless two tables have as many rows, and no column name in common.
 
-    Args:
-        x: One table.
-        y: The other.
-        what: What to call them in the error message.
-
     Example:
         >>> x = read_table([[1.0], [2.0]], names=["depth"])
         >>> check_paired(x, read_table([[0.1], [0.2]], names=["pressure"]))
@@ -215,13 +210,7 @@ def check_paired(x: Table, y: Table, *, what: tuple[str, str] = ("x", "y")) -> N
 
 
 def check_units(units: Mapping[str, str], names: Sequence[str], *, what: str = "x") -> dict[str, str]:
-    """Return units by name, once they are known to be text and to belong to columns that exist.
-
-    Args:
-        units: Unit by column name.
-        names: The columns.
-        what: What the columns belong to, for the error message.
-    """
+    """Return units by name, once they are known to be text and to belong to columns that exist."""
     unknown = [str(name) for name in units if name not in names]
     if unknown:
         raise ValueError(
@@ -231,6 +220,13 @@ def check_units(units: Mapping[str, str], names: Sequence[str], *, what: str = "
         if not isinstance(unit, str):
             raise TypeError(f"the unit of {name!r} must be text such as 'm/s', got {unit!r}")
     return dict(units)
+
+
+def real_columns(array: np.ndarray, label: str) -> dict[str, np.ndarray]:
+    """Return a column under its name, or the two columns of its real and imaginary parts."""
+    if np.iscomplexobj(array):
+        return {f"{label}_re": np.real(array), f"{label}_im": np.imag(array)}
+    return {label: array}
 
 
 def _labels(
@@ -244,12 +240,6 @@ def _labels(
     if own is not None:
         _check_same_names(own, names, what)
     return names
-
-
-def _real_parts(array: np.ndarray, label: str) -> dict[str, np.ndarray]:
-    if np.iscomplexobj(array):
-        return {f"{label}_re": np.real(array), f"{label}_im": np.imag(array)}
-    return {label: array}
 
 
 def _units_of_parts(
@@ -275,6 +265,10 @@ def _check_width(found: Sequence[str], expected: Sequence[str], what: str) -> No
         raise ValueError(
             f"{what} has {_columns_in_words(len(found))}, expected {len(expected)}: {quoted(expected)}{hint}"
         )
+
+
+def _columns_in_words(n: int) -> str:
+    return "1 column" if n == 1 else f"{n} columns"
 
 
 def _check_same_names(found: Sequence[str], expected: Sequence[str], what: str) -> None:
@@ -304,10 +298,6 @@ def _check_finite(values: np.ndarray, names: Sequence[str], what: str) -> None:
         raise ValueError(
             f"{what} contains NaN or infinite values: {', '.join(where[:8])}{more}; drop these rows or fill them in"
         )
-
-
-def _columns_in_words(n: int) -> str:
-    return "1 column" if n == 1 else f"{n} columns"
 
 
 def _read_only(values: np.ndarray) -> np.ndarray:

@@ -6,11 +6,9 @@ The page opens without a network. Its equations run in the browser, so that an o
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isr.equations.check import CheckResult
 from isr.report.contents import Calibration, FrontPoint, ReportData
 from isr.report.gather import gather
 from isr.report.page import render
@@ -18,33 +16,14 @@ from isr.report.page import render
 __all__ = ["Calibration", "FrontPoint", "ReportData", "gather", "render", "write_report"]
 
 
-def write_report(
-    model: Any,
-    path: str | os.PathLike[str],
-    *,
-    data: Any = None,
-    title: str | None = None,
-    calibration: Calibration | None = None,
-    checks: CheckResult | bool = True,
-    provenance: Mapping[str, Any] | None = None,
-    scene: str | None = None,
-    y_star: Sequence[float] | None = None,
-    overwrite: bool = True,
-) -> Path:
+def write_report(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True, **options: Any) -> Path:
     """Write a page about a model and return its path.
 
     Args:
-        model: A fitted estimator, a `Bundle`, the path of a saved model, a `Flow`, or a `ReportData`, which then holds
-            everything that the options below would give.
+        model: A fitted estimator, a `Bundle`, the path of a saved model, a `Flow`, or a `ReportData`.
         path: The HTML file.
-        data: Rows to compare with: x, the pair ``(x, y)``, or a frame that holds the model's columns by name.
-        title: Heading of the page.
-        calibration: Results of calibration checks; see `Calibration.of`.
-        checks: What `isr.check` found; True runs it now, False leaves it out.
-        provenance: Further entries, such as ``{"command": "isr fit data.csv"}``.
-        scene: ``"kinematics"`` draws the planar arm; models with the arm's names have it without asking.
-        y_star: The observation the explorer starts with.
         overwrite: Whether an existing file may be replaced.
+        **options: Those of `gather`, such as ``data=(x, y)``; none with a `ReportData`, which holds them already.
 
     Example:
         >>> import jax, isr, tempfile, pathlib
@@ -56,10 +35,10 @@ def write_report(
     target = Path(path)
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; choose another name or pass overwrite=True")
-    if not isinstance(model, ReportData):
-        model = gather(
-            model, data=data, title=title, calibration=calibration, checks=checks, provenance=provenance,
-            scene=scene, y_star=y_star,
-        )  # fmt: skip
-    target.write_text(render(model), encoding="utf-8")
+    if isinstance(model, ReportData) and options:
+        raise TypeError(
+            f"a ReportData holds everything already, got {', '.join(options)}; change it with dataclasses.replace"
+        )
+    contents = model if isinstance(model, ReportData) else gather(model, **options)
+    target.write_text(render(contents), encoding="utf-8")
     return target

@@ -24,7 +24,7 @@ class FrontPoint:
 
     Args:
         complexity: Cost of its equations.
-        loss: Held-out loss, in nats a row.
+        loss: Held-out loss, in nats per row.
         n_constants: Learned numbers in use.
         chosen: Whether it is the model of this report.
         model: The model itself, where it is at hand; its equations are shown.
@@ -48,11 +48,11 @@ class Calibration:
     """Results of the calibration checks of `isr.posterior.calibration`; what is left out is not shown.
 
     Args:
-        ranks: From ``sbc_ranks``, one column a parameter.
+        ranks: From ``sbc_ranks``, a column per parameter.
         n_draws: Posterior draws behind every rank.
         coverage: From ``marginal_coverage`` or ``joint_coverage``.
         tarp: From ``tarp``.
-        tests: From ``check_calibration``: a row a test.
+        tests: From ``check_calibration``, a row per test.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -96,7 +96,7 @@ class ReportData:
             there is none.
         labels: Learned numbers that were set to simple values, by index.
         front: Models along the accuracy-complexity front, from simple to complex.
-        history: A row an epoch with columns epoch, phase, train, held_out and held_out_median.
+        history: A row per epoch with columns epoch, phase, train, held_out and held_out_median.
         x: Rows of data.
         y: Their observations.
         samples: Rows drawn from the model, given the rows of ``y`` where it reads one.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isr.posterior.calibration import ecdf_band
+from isr.posterior.calibration import Coverage, Tarp, ecdf_band, rank_curves
 from isr.report.contents import Calibration, FrontPoint
 from isr.report.svg import BOTTOM, TOP, Axis, Chart, axis_of
 
@@ -30,13 +30,7 @@ CURVES = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its caption.
-
-    Args:
-        svg: The chart.
-        caption: What it shows.
-        legend: Class and name of each series.
-    """
+    """A chart with its caption, and class and name of each series in its legend."""
 
     svg: str
     caption: str = ""
@@ -45,30 +39,29 @@ class Figure:
 
 def front_figure(points: Sequence[FrontPoint], picked: int) -> Figure:
     """Return the front with a point to choose for every model."""
-    complexity = [p.complexity for p in points]
-    wide = max(complexity) > 20 * max(1, min(complexity))
+    complexity, loss = (np.array([getattr(p, name) for p in points]) for name in ("complexity", "loss"))
     chart = Chart(
-        axis_of(complexity, "complexity of the equations", log=wide),
-        axis_of([p.loss for p in points], "held-out loss (nats a row)", margin=0.12),
+        axis_of(
+            complexity, "complexity of the equations", log=max(complexity) > 20 * max(1, min(complexity))
+        ),
+        axis_of(loss, "held-out loss (nats per row)", margin=0.12),
         width=560,
         height=320,
     )
-    across, down = chart.at(np.array(complexity), np.array([p.loss for p in points]))
     marks = []
-    for i, (point, a, b) in enumerate(zip(points, across, down, strict=True)):
-        words = (
+    for i, (point, a, b) in enumerate(zip(points, *chart.at(complexity, loss), strict=True)):
+        words = html.escape(
             f"complexity {point.complexity:g}, loss {point.loss:.4g} nats, {point.n_constants} constants"
             + (", the model of this report" if point.chosen else "")
         )
         marks.append(
             f'<g class="choice{" chosen" if point.chosen else ""}" role="radio" data-point="{i}" '
             f'tabindex="{0 if i == picked else -1}" aria-checked="{"true" if i == picked else "false"}" '
-            f'aria-label="{html.escape(words)}"><title>{html.escape(words)}</title>'
-            f'<circle class="reach" cx="{a:.1f}" cy="{b:.1f}" r="16"/>'
+            f'aria-label="{words}"><title>{words}</title><circle class="reach" cx="{a:.1f}" cy="{b:.1f}" r="16"/>'
             f'<circle class="mark" cx="{a:.1f}" cy="{b:.1f}" r="6.5"/></g>'
         )
     group = f'<g role="radiogroup" aria-label="Models of the front">{"".join(marks)}</g>'
-    line = chart.line(complexity, [p.loss for p in points], "line faint")
+    line = chart.line(complexity, loss, "line faint")
     return Figure(chart.svg([line, group], "Held-out loss against complexity", interactive=True))
 
 
@@ -132,23 +125,20 @@ def pair_figures(
     names: Sequence[str], data: np.ndarray | None, samples: np.ndarray
 ) -> list[tuple[Figure, ...]]:
     """Return scatter plots of pairs of variables: data and samples side by side."""
-    pairs = list(combinations(range(min(len(names), MOST_MARGINALS)), 2))[:MOST_PAIRS]
+    tables = {"model": samples[:MOST_DOTS]}
+    if data is not None:
+        tables = {"data": data[:MOST_DOTS], **tables}
+    both = np.concatenate(list(tables.values()))
     rows = []
-    for i, j in pairs:
-        tables = [t[:MOST_DOTS] for t in (data, samples) if t is not None]
-        both = np.concatenate(tables)
+    for i, j in list(combinations(range(min(len(names), MOST_MARGINALS)), 2))[:MOST_PAIRS]:
         chart = Chart(_robust(both[:, i], names[i]), _robust(both[:, j], names[j]), 280, 230)
-        words = ("data", "model") if data is not None else ("model",)
+        words = f"{names[i]} and {names[j]}"
         rows.append(
             tuple(
                 Figure(
-                    chart.svg(
-                        [chart.dots(t[:, i], t[:, j], f"dots {word}")],
-                        f"{names[i]} and {names[j]}, {len(t)} rows, {word}",
-                    ),
-                    word,
+                    chart.svg([chart.dots(t[:, i], t[:, j], f"dots {w}")], f"{words}, {len(t)} rows, {w}"), w
                 )
-                for t, word in zip(tables, words, strict=True)
+                for w, t in tables.items()
             )
         )
     return rows
@@ -164,11 +154,10 @@ def fit_figure(name: str, observed: np.ndarray, predicted: np.ndarray) -> Figure
         320,
     )
     ends = [axis.low, axis.high]
-    inside = [
-        chart.line(ends, ends, "line faint"),
-        chart.dots(observed[:MOST_DOTS], predicted[:MOST_DOTS], "dots model"),
-    ]
-    return Figure(chart.svg(inside, f"Predicted against observed {name}"))
+    dots = chart.dots(observed[:MOST_DOTS], predicted[:MOST_DOTS], "dots model")
+    return Figure(
+        chart.svg([chart.line(ends, ends, "line faint"), dots], f"Predicted against observed {name}")
+    )
 
 
 def _robust(values: np.ndarray, label: str) -> Axis:
@@ -183,49 +172,40 @@ def calibration_figures(result: Calibration, names: Sequence[str]) -> list[Figur
     """Return the figures of the calibration checks that were given."""
     figures = []
     if result.ranks is not None and result.n_draws:
-        figures.append(_rank_figure(np.atleast_2d(np.asarray(result.ranks).T), result.n_draws, names))
+        grid, curves, low, high = rank_curves(result.ranks, result.n_draws, n_points=80)
+        reach = 1.15 * max(float(np.max(np.abs([low, high, *curves]))), 1e-3)
+        chart = Chart(
+            Axis(0.0, 1.0, "rank / number of draws"), Axis(-reach, reach, "ECDF − uniform"), 380, 300
+        )
+        back = [chart.band(grid, low, high, "band"), chart.line([0, 1], [0, 0], "line faint")]
+        figures.append(_curves(chart, back, grid, curves, names, "Ranks of the truth"))
     if result.coverage is not None:
-        curves = result.coverage.coverage.reshape(len(result.coverage.levels), -1).T
-        words = list(names) if len(curves) == len(names) else ["highest density"]
+        one = result.coverage.coverage.ndim == 1
         figures.append(
-            _coverage_figure(
-                result.coverage.levels, curves, words, result.coverage.n, "Coverage of intervals"
-            )
+            _coverage(result.coverage, ["highest density"] if one else names, "Coverage of intervals")
         )
     if result.tarp is not None:
         words = [f"TARP, p = {result.tarp.p_value:.2g}"]
-        figures.append(
-            _coverage_figure(
-                result.tarp.levels,
-                result.tarp.coverage[None],
-                words,
-                result.tarp.n,
-                "All parameters at once (TARP)",
-            )
-        )
+        figures.append(_coverage(result.tarp, words, "All parameters at once (TARP)"))
     return figures
 
 
-def _rank_figure(columns: np.ndarray, n_draws: int, names: Sequence[str]) -> Figure:
-    steps = np.unique(np.linspace(1, n_draws, min(n_draws, 80)).astype(int))
-    grid = steps / (n_draws + 1)
-    low, high = ecdf_band(columns.shape[1], grid)
-    curves = [np.searchsorted(np.sort(c), steps, side="left") / len(c) - grid for c in columns]
-    reach = 1.15 * max(float(np.max(np.abs([low - grid, high - grid, *curves]))), 1e-3)
-    chart = Chart(Axis(0.0, 1.0, "rank / number of draws"), Axis(-reach, reach, "ECDF − uniform"), 380, 300)
-    inside = [chart.band(grid, low - grid, high - grid, "band"), chart.line([0, 1], [0, 0], "line faint")]
-    inside += [chart.line(grid, c, f"line s{i % 6 + 1}") for i, c in enumerate(curves)]
-    legend = tuple((f"s{i % 6 + 1}", name) for i, name in enumerate(names))
-    return Figure(chart.svg(inside, "Ranks of the truth among posterior draws"), "Ranks of the truth", legend)
-
-
-def _coverage_figure(
-    levels: np.ndarray, curves: np.ndarray, names: Sequence[str], n: int, caption: str
-) -> Figure:
+def _coverage(found: Coverage | Tarp, names: Sequence[str], caption: str) -> Figure:
     grid = np.linspace(0.01, 0.99, 99)
-    low, high = ecdf_band(n, grid)
     chart = Chart(Axis(0.0, 1.0, "credible level"), Axis(0.0, 1.0, "share of truths inside"), 380, 300)
-    inside = [chart.band(grid, low, high, "band"), chart.line([0, 1], [0, 1], "line faint")]
-    inside += [chart.line(levels, c, f"line s{i % 6 + 1}") for i, c in enumerate(curves)]
+    back = [chart.band(grid, *ecdf_band(found.n, grid), "band"), chart.line([0, 1], [0, 1], "line faint")]
+    curves = found.coverage.reshape(len(found.levels), -1).T
+    return _curves(chart, back, found.levels, curves, names, caption)
+
+
+def _curves(
+    chart: Chart,
+    back: list[str],
+    x: np.ndarray,
+    curves: Iterable[np.ndarray],
+    names: Sequence[str],
+    caption: str,
+) -> Figure:
+    lines = [chart.line(x, c, f"line s{i % 6 + 1}") for i, c in enumerate(curves)]
     legend = tuple((f"s{i % 6 + 1}", name) for i, name in enumerate(names))
-    return Figure(chart.svg(inside, caption), caption, legend)
+    return Figure(chart.svg([*back, *lines], caption), caption, legend)

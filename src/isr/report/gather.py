@@ -13,15 +13,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from isr import __version__
 from isr.bijections.flow import Flow
-from isr.bijections.formula import Formulas
 from isr.equations import check, extract
 from isr.equations.check import CheckResult
-from isr.equations.formulas import output_names
 from isr.posterior.outliers import TrainingRecord
 from isr.report.contents import Calibration, FrontPoint, ReportData
 from isr.storage import Bundle, load
@@ -61,10 +58,9 @@ def gather(
         >>> data.title, data.x_names, data.provenance["rows of data"]
         ('Depths', ('x1',), '2')
     """
-    bundle = _bundle(model)
+    bundle = _bundle(model).named()
     flow = bundle.model if isinstance(bundle.model, Flow) else None
-    x_names, y_names = _names(bundle, data)
-    x, y = _rows(data, x_names, y_names)
+    x, y = _rows(data, bundle.x_names, bundle.y_names)
     _refuse_misfits(flow, x, y, y_star)
     x, y = _finite(x, y)
     if checks is True:
@@ -73,8 +69,8 @@ def gather(
         model=bundle.model,
         title=title or bundle.kind,
         kind=bundle.kind,
-        x_names=x_names,
-        y_names=y_names,
+        x_names=bundle.x_names,
+        y_names=bundle.y_names,
         units=bundle.units,
         status=str(bundle.metadata.get("status", "")),
         errors=bundle.errors,
@@ -84,7 +80,7 @@ def gather(
         x=x,
         y=y,
         samples=_samples(flow, x, y),
-        predicted=_predicted(bundle.model, x) if y is not None else None,
+        predicted=bundle.predict(x) if flow is None and x is not None and y is not None else None,
         calibration=calibration,
         checks=checks or None,
         provenance=_provenance(bundle, x, y, provenance or {}),
@@ -108,25 +104,6 @@ def _bundle(model: Any) -> Bundle:
     )
 
 
-def _names(bundle: Bundle, data: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    model = bundle.model
-    if isinstance(model, Flow):
-        n_x, n_y = model.dim, model.condition_dim
-    else:
-        n_x, n_y = len(bundle.x_names) or getattr(model, "n_inputs", 0), getattr(model, "n_outputs", 0)
-    x_names, y_names = bundle.x_names or _numbered("x", n_x), bundle.y_names
-    if not y_names and n_y:
-        given = getattr(data[1], "columns", None) if isinstance(data, tuple) and len(data) == 2 else None
-        one = getattr(data[1], "name", None) if isinstance(data, tuple) and len(data) == 2 else None
-        found = [str(n) for n in given] if given is not None else [str(one)] if one is not None else []
-        y_names = tuple(found) if len(found) == n_y else output_names(n_y, x_names)
-    return x_names, y_names
-
-
-def _numbered(letter: str, n: int) -> tuple[str, ...]:
-    return tuple(f"{letter}{i + 1}" for i in range(n))
-
-
 def _rows(
     data: Any, x_names: Sequence[str], y_names: Sequence[str]
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -136,7 +113,7 @@ def _rows(
         return _table(data[0]), None if data[1] is None else _table(data[1])
     columns = [str(c) for c in getattr(data, "columns", ())]
     if columns and set(x_names) <= set(columns):
-        named: Any = data.set_axis(columns, axis=1)  # type: ignore[union-attr]
+        named = data.set_axis(columns, axis=1)
         has_y = bool(y_names) and set(y_names) <= set(columns)
         return _table(named[list(x_names)]), _table(named[list(y_names)]) if has_y else None
     return _table(data), None
@@ -184,29 +161,18 @@ def _samples(flow: Flow | None, x: np.ndarray | None, y: np.ndarray | None) -> n
     return flow.sample(jax.random.key(0), n, y[:n] if flow.condition_dim and y is not None else None)
 
 
-def _predicted(model: Any, x: np.ndarray | None) -> np.ndarray | None:
-    if not isinstance(model, Formulas) or x is None:
-        return None
-    with jax.enable_x64(True):
-        return np.asarray(jax.vmap(model, in_axes=-1, out_axes=-1)(jnp.asarray(x.T))[0]).T
-
-
 def _front(bundle: Bundle) -> tuple[FrontPoint, ...]:
-    table = bundle.front
-    if table is None or not {"complexity", "nll"} <= set(table):
-        return ()
-    defaults = {"n_parameters": 0, "chosen": False, "equations": ""}
-    rows = table.assign(**{name: value for name, value in defaults.items() if name not in table})
+    rows = [] if bundle.front is None else bundle.front.to_dict("records")
     return tuple(
         FrontPoint(
             float(row["complexity"]),
             float(row["nll"]),
-            int(row["n_parameters"]),
-            bool(row["chosen"]),
-            bundle.model if row["chosen"] else bundle.others.get(f"front {i}"),
-            str(row["equations"]),
+            int(row.get("n_parameters", 0)),
+            bool(row.get("chosen", False)),
+            bundle.model if row.get("chosen") else bundle.others.get(f"front {i}"),
+            str(row.get("equations", "")),
         )
-        for i, row in enumerate(rows.to_dict("records"))
+        for i, row in enumerate(rows)
     )
 
 
@@ -251,7 +217,4 @@ def _is_short(value: Any) -> bool:
 
 
 def _digest(x: np.ndarray, y: np.ndarray | None) -> str:
-    digest = hashlib.sha256(np.ascontiguousarray(x).tobytes())
-    if y is not None:
-        digest.update(np.ascontiguousarray(y).tobytes())
-    return digest.hexdigest()
+    return hashlib.sha256(x.tobytes() + (b"" if y is None else y.tobytes())).hexdigest()

@@ -35,8 +35,7 @@ def packed(text: str) -> dict[str, str]:
 def rounded(values: np.ndarray, digits: int = 6) -> list[Any]:
     """Return an array as nested lists of so many significant digits; what is not finite becomes None."""
 
-    def short(value: float) -> float | None:
-        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
-
     array = np.asarray(values, dtype=float)
-    return [rounded(row, digits) for row in array] if array.ndim > 1 else [short(v) for v in array]
+    if array.ndim > 1:
+        return [rounded(row, digits) for row in array]
+    return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in array]

@@ -15,14 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 10, 10, 40
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: the range it covers, and what it is called.
-
-    Args:
-        low: Smallest value.
-        high: Largest value.
-        label: Its name.
-        log: Whether it is logarithmic.
-    """
+    """One axis: the range it covers, and what it is called."""
 
     low: float
     high: float
@@ -42,14 +35,17 @@ class Axis:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             factors = (1, 2, 5) if last - first <= 3 else (1,)
             found = [f * 10.0**p for p in range(first, last + 1) for f in factors]
-        else:
-            found = self._multiples(_round_step((self.high - self.low) / n))
-            if len(found) < 2:  # one value alone would not tell the scale
-                found = self._multiples(_round_step((self.high - self.low) / (2 * n)))
-        return [v for v in found if self.low <= v <= self.high]
+            return [v for v in found if self.low <= v <= self.high]
+        found = self._multiples(n)
+        # One value alone would not tell the scale.
+        return found if len(found) > 1 else self._multiples(2 * n)
 
-    def _multiples(self, step: float) -> list[float]:
-        return [k * step for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+    def _multiples(self, n: int) -> list[float]:
+        rough = (self.high - self.low) / n
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999)
+        found = (k * step for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1))
+        return [v for v in found if self.low <= v <= self.high]
 
 
 def axis_of(values: Iterable[float], label: str = "", *, margin: float = 0.06, log: bool = False) -> Axis:
@@ -64,11 +60,6 @@ def axis_of(values: Iterable[float], label: str = "", *, margin: float = 0.06, l
     return Axis(low - room, high + room, label)
 
 
-def _round_step(rough: float) -> float:
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999)
-
-
 def tick_text(value: float) -> str:
     """Return a tick's label."""
     text = f"{value + 0.0:.6g}" if value else "0"
@@ -77,14 +68,7 @@ def tick_text(value: float) -> str:
 
 @dataclass(frozen=True)
 class Chart:
-    """A plotting area with its axes; the methods return SVG for things inside it.
-
-    Args:
-        x: Horizontal axis.
-        y: Vertical axis.
-        width: Of the whole chart.
-        height: Of the whole chart.
-    """
+    """A plotting area with its axes, in a chart of a size; the methods return SVG for things inside it."""
 
     x: Axis
     y: Axis
@@ -129,12 +113,9 @@ class Chart:
         )
 
     def svg(self, inside: Sequence[str], description: str, *, interactive: bool = False) -> str:
-        """Return the chart with its axes.
+        """Return the chart with its axes, and inside it things from back to front, some of them to be chosen or none.
 
-        Args:
-            inside: What the plotting area holds, from back to front.
-            description: What a reader who cannot see it should know.
-            interactive: Whether there are things inside to be chosen.
+        The description is for readers who cannot see it.
         """
         role = "group" if interactive else "img"
         return (

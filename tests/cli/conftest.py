@@ -60,7 +60,7 @@ def regressor() -> isr.EQLRegressor:
         Formulas(jnp.array([-26.5, 0.05, 0.01]), (law,), 1, 2),
     ]
     front = [
-        Point(law, 5 + 8 * i, 2 + i, 0.1 - i, 0.1 - i, np.zeros(3), np.zeros(2 + i), np.arange(2 + i))
+        Point(law, 5 + 8 * i, 2 + i, 0.1 - i, 0.1 - i, np.zeros(3))
         for i, law in enumerate(laws)
     ]
     model = isr.EQLRegressor(units={"depth": "m", "y": "Pa"})

@@ -46,7 +46,7 @@ def test_a_gap_between_training_and_held_out_rows_is_named_with_both_figures():
 
     def point(train, held):
         rows = held + np.random.default_rng(0).normal(size=500)
-        return Point(None, 1, 1, train, held, rows, np.zeros(1), np.zeros(0))
+        return Point(None, 1, 1, train, held, rows)
 
     assert overfitting(point(4.15, 9.04)).reason == (
         "overfitting: 9.04 nats per held-out row against 4.15 per training row"

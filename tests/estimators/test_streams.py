@@ -52,17 +52,17 @@ def test_blocks_and_held_out_rows_are_all_rows_without_overlap(monkeypatch):
     stream = Stream.over(open_rows(VALUES, [0, 1]), open_rows(VALUES, [2]), seed=3)
     assert (stream.n_blocks, stream.block_rows) == (5, 200)
     x, y = stream.sample()
-    rows = prepare(Pairs(x, None, y, np.zeros(1), n_held_out=stream.n_held_out), seed=3, isotropic=False)
+    rows = prepare(Pairs(x, None, y, np.zeros(1), n_held_out=stream.n_held_out), seed=3)
     blocks = StandardBlocks(stream, rows)
     assert isinstance(blocks, Blocks)
     trained = np.concatenate([blocks.block(number)["x"].T for number in range(5)])
     back = trained * np.asarray(rows.scale.scale) + np.asarray(rows.scale.shift)
-    held = {tuple(row) for row in np.round(rows.raw_held_out, 9)}
+    held = {tuple(row) for row in np.round(rows.held_out.x, 9)}
     seen = {tuple(row) for row in np.round(back, 9)}
     assert len(held) == stream.n_held_out
     assert not held & seen
     assert held | seen == {tuple(row) for row in np.round(VALUES[:1000, :2], 9)}
-    assert {tuple(row) for row in np.round(rows.raw_train, 9)} <= seen
+    assert {tuple(row) for row in np.round(rows.train.x, 9)} <= seen
     assert_array_equal(blocks.block(2)["x"], blocks.block(2)["x"])
 
 

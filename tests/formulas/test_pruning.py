@@ -241,7 +241,7 @@ def test_the_flow_loss_is_minus_its_log_density():
 
 
 def _points(*pairs):
-    return [Point(None, c, c, nll, nll, np.full(50, nll), np.zeros(1), np.zeros(1)) for c, nll in pairs]
+    return [Point(None, c, c, nll, nll, np.full(50, nll)) for c, nll in pairs]
 
 
 def test_the_front_holds_what_no_simpler_model_beats():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from isr.equations.check import CheckResult
+    from isr.estimators.rows import Part
     from isr.storage import Bundle
 
 Rows = tuple["pd.DataFrame", "pd.DataFrame | None"]
@@ -99,11 +100,11 @@ def _nats(estimator: Any, rows: Rows) -> dict[str, float]:
 
     y = None if rows[1] is None else rows[1].to_numpy()
     noise = getattr(estimator, "noise_", None)
-    split = prepare(Pairs(rows[0].to_numpy(), y=y, noise=noise), seed=estimator.seed_, isotropic=False)
-    losses = -estimator.flow_.log_prob(split.raw_held_out, split.raw_y_held_out)
-    residual = _residual(split.raw_train, split.raw_y_train, split.raw_train, split.raw_y_train)
+    split = prepare(Pairs(rows[0].to_numpy(), y=y, noise=noise), seed=estimator.seed_)
+    losses = -estimator.flow_.log_prob(split.held_out.x, split.held_out.y)
+    residual = _residual(split.train, split.train)
     covariance = np.atleast_2d(np.cov(residual.T))
-    left = _residual(split.raw_train, split.raw_y_train, split.raw_held_out, split.raw_y_held_out)
+    left = _residual(split.train, split.held_out)
     try:
         normal = 0.5 * np.sum(left * np.linalg.solve(covariance, left.T).T, axis=1)
         normal = normal + 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
@@ -116,11 +117,12 @@ def _nats(estimator: Any, rows: Rows) -> dict[str, float]:
     }
 
 
-def _residual(x: np.ndarray, y: np.ndarray | None, new_x: np.ndarray, new_y: np.ndarray | None) -> np.ndarray:
+def _residual(known: Part, new: Part) -> np.ndarray:
     """What a linear regression of x on y leaves of new rows; of x alone, their distance from the mean."""
-    known = np.ones((len(x), 1)) if y is None else np.column_stack([np.ones(len(x)), y])
-    new = np.ones((len(new_x), 1)) if new_y is None else np.column_stack([np.ones(len(new_x)), new_y])
-    return new_x - new @ np.linalg.lstsq(known, x, rcond=None)[0]
+    before, after = (
+        np.column_stack([np.ones(len(part)), *([] if part.y is None else [part.y])]) for part in (known, new)
+    )
+    return new.x - after @ np.linalg.lstsq(before, known.x, rcond=None)[0]
 
 
 def _checked(bundle: Bundle, rows: Rows) -> CheckResult:

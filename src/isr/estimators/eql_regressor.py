@@ -16,7 +16,8 @@ from isr.bijections.formula import Formulas
 from isr.bijections.sigmoid import written_out
 from isr.equations.formulas import FormulaExpressions, formula_expressions, output_names
 from isr.estimators.equation_model import EquationModel
-from isr.estimators.regression_fit import RegressionFit, fit_regression
+from isr.estimators.pipeline import Fitted
+from isr.estimators.regression_fit import Samples, fit_regression
 from isr.estimators.settings import Effort, Training, make_schedule, seed_of
 from isr.estimators.status import status_of, warn_unless_ok
 from isr.estimators.wrong_options import explains_wrong_options
@@ -116,8 +117,8 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         self.seed_ = seed_of(self.random_state)
         monitor = Monitor(verbose=training.verbose, max_time=training.max_time)
         with monitor.watching():
-            self.fit_: RegressionFit = fit_regression(
-                values, targets, weight,
+            self.fit_: Fitted = fit_regression(
+                Samples(values, targets, weight),
                 library=LIBRARY if self.library is None else self.library,
                 n_layers=self.n_layers, training=training, schedule=schedule, seed=self.seed_, monitor=monitor,
             )  # fmt: skip

@@ -14,7 +14,8 @@ from isr.bijections.build import Architecture
 from isr.bijections.flow import Flow
 from isr.bijections.primitives import PAPER_LIBRARY
 from isr.estimators.equation_model import EquationModel
-from isr.estimators.flow_fit import FlowFit, Settings, fit_flow
+from isr.estimators.flow_fit import Settings, fit_flow
+from isr.estimators.pipeline import Fitted
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import make_schedule, seed_of
 from isr.estimators.status import Status, overfitting, status_of, warn_unless_ok
@@ -43,7 +44,7 @@ class FlowModel(EquationModel):
     random_state: Any
     columns_: Columns
 
-    fit_: FlowFit
+    fit_: Fitted
     flow_: Flow
     _expressions: Expressions | None
     _round_trip: float | None

@@ -1,8 +1,8 @@
-"""The fit of an equation-learner regressor, told in order: scale, train a population, open, prune, refit, choose."""
+"""The fit of an equation-learner regressor, told in order: factors, scale, train, prune, refine, choose, polish."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,23 @@ from isr.bijections.formula import Formulas, complexity
 from isr.bijections.keys import key_of, split_words, words_of, wrapped
 from isr.bijections.parameters import flatten, n_constants
 from isr.estimators.factors import Factor, find_factor
-from isr.estimators.refine import MAX_CONSTANTS, eliminate_all, polish, refine
+from isr.estimators.pipeline import (
+    MAX_CONSTANTS,
+    Arrays,
+    Criterion,
+    Fitted,
+    Pruned,
+    Refined,
+    Trained,
+    polish,
+    prune,
+    refine,
+)
+from isr.estimators.rows import n_held_out
 from isr.estimators.settings import Training
 from isr.estimators.status import DivergedError
 from isr.formulas.canonical import (
+    Expression,
     build_formulas,
     expressions_of,
     formulas_of,
@@ -31,54 +44,54 @@ from isr.formulas.canonical import (
     shortest,
     with_small_phases,
 )
-from isr.formulas.front import Point, choose, pareto
-from isr.tables.splits import split_rows
+from isr.formulas.front import choose, pareto
+from isr.tables.splits import Split, split_rows
 from isr.training.cache import keep_compiled_programs
 from isr.training.monitor import Monitor
-from isr.training.population import Population, Schedule
+from isr.training.population import Schedule
 from isr.training.sublibraries import sublibrary_masks
 from isr.training.workers import train_shared
 
 N_REFINED = 5
-HELD_OUT = 0.2
-# A residual variance below this share of y's is rounding, not misfit.
+# A residual variance below this share of y's is rounding, not misfit; a network is not expected to be that exact.
 FLOOR = 1e-24
 COARSE_FLOOR = 1e-8
 # Means of more standard deviations than this take too long to learn.
 MOST_OFFSET = 10.0
 
+Library = Mapping[str, int] | Sequence[str]
+
 
 @dataclass(frozen=True)
-class RegressionFit:
-    """What a fit leaves; the fields are those of `FlowFit`."""
+class Samples:
+    """What is fitted: rows of inputs, of outputs, and the weight of each row."""
 
-    front: list[Point]
-    chosen: int
-    formulas: Formulas
-    errors: np.ndarray
-    labels: dict[int, str]
-    population: Population
-    n_train: int
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None
+
+    def arrays(self, y_scale: Standardise, rows: np.ndarray) -> Arrays:
+        """Return some rows, batch last, y in its own spread: formulas keep their constants, up to that factor."""
+        arrays = {"x": self.x[rows].T, "y": (self.y[rows] / np.asarray(y_scale.scale)).T}
+        if self.weight is not None:
+            arrays["weight"] = (self.weight[rows] / np.mean(self.weight))[None, :]
+        return arrays
 
 
 def fit_regression(
-    x: np.ndarray,
-    y: np.ndarray,
-    weight: np.ndarray | None,
+    samples: Samples,
     *,
-    library,
+    library: Library,
     n_layers: int,
     training: Training,
     schedule: Schedule,
     seed: int,
     monitor: Monitor,
-) -> RegressionFit:
+) -> Fitted:
     """Fit formulas for every column of y to rows of x, by least squares.
 
     Args:
-        x: Rows of inputs.
-        y: Rows of outputs.
-        weight: Of each row.
+        samples: The user's rows.
         library: Primitives of a layer.
         n_layers: Hidden layers.
         training: The user's options, complete.
@@ -88,57 +101,26 @@ def fit_regression(
     """
     keep_compiled_programs()
     with jax.enable_x64(True):
-        held = int(np.clip(round(HELD_OUT * len(x)), 1, 20_000))
-        split = split_rows(len(x), held_out=held, random_state=seed)
-        x_scale, y_scale = standardise(x[split.train]), standardise(y[split.train])
-        data, held_out = _arrays(x, y, weight, y_scale, split)
-        factors = [find_factor(x, column, library, among=split.train) for column in y.T]
-        rest_scale, rest_data, rest_held_out = y_scale, data, held_out
-        if any(any(factor.powers) for factor in factors):
-            rest = y / np.stack([factor.values(x) for factor in factors], axis=1)
-            rest_scale = _scale_of_rest(rest[split.train])
-            rest_data, rest_held_out = _arrays(x, rest, weight, rest_scale, split)
-        members, population = _train(
-            rest_data, rest_held_out, x_scale, library, n_layers, training, schedule, seed, monitor
-        )  # fmt: skip
-
-        def nats(loss: float) -> float:
-            return 0.5 * float(np.log(loss + FLOOR))
-
-        def coarse(loss: float) -> float:  # a network is not expected to be exact to the last digit
-            return 0.5 * float(np.log(loss + COARSE_FLOOR))
-
-        networks = eliminate_all(
-            _promising(members, population),
-            row_loss,
-            _scaled(rest_data, x_scale),
-            monitor=monitor,
-            nats=coarse,
-        )
+        split = split_rows(len(samples.x), held_out=n_held_out(len(samples.x)), random_state=seed)
+        x_scale, y_scale = standardise(samples.x[split.train]), standardise(samples.y[split.train])
+        factors = _Factors.of(samples, library, split)
+        rest = replace(samples, y=samples.y / factors.values(samples.x))
+        rest_scale = y_scale if factors.are_trivial else _scale_of_rest(rest.y[split.train])
+        train, held_out = (_scaled(rest.arrays(rest_scale, rows), x_scale) for rows in split)
+        trained = _train(train, held_out, library, n_layers, training, schedule, seed, monitor)
+        pruned = prune(_promising(trained), row_loss, train, monitor, nats=_nats(COARSE_FLOOR))
         ratios = np.asarray(rest_scale.scale) / np.asarray(y_scale.scale)
-        points = refine(
-            [_multiplied(f, factors, ratios) for f in _open_all(networks, x_scale)], row_loss, data, held_out,
-            complexity=_complexity, acceptable=_is_finite(data), tidy=tidy, monitor=monitor, nats=nats,
-        )  # fmt: skip
-        front = pareto(points)
+        opened = [factors.multiplied(formulas, ratios) for formulas in _open(pruned, x_scale)]
+        criterion = _criterion(*(samples.arrays(y_scale, rows) for rows in split))
+        refined: Refined = refine(opened, criterion, monitor)
+        front = pareto(refined.points)
         if not front:
             raise DivergedError
         chosen = choose(front, training.selection, n_rows=len(split.train))
         front = [replace(p, model=_in_units(p.model, y_scale)) for p in front]
-        polished = polish(
-            front[chosen], row_loss, _in_y_units(data, y_scale), _in_y_units(held_out, y_scale),
-            snapping=training.snap, tidy=tidy, complexity=_complexity, nats=nats,
-        )  # fmt: skip
+        polished = polish(front[chosen], _in_y_units(criterion, y_scale), snapping=training.snap)
         front[chosen] = polished.point
-        return RegressionFit(
-            front,
-            chosen,
-            polished.point.model,
-            polished.errors,
-            polished.labels,
-            population,
-            len(split.train),
-        )
+        return Fitted(front, chosen, polished.errors, polished.labels, trained.population, len(split.train))
 
 
 def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:
@@ -149,50 +131,109 @@ def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]])
     return jnp.sum(residual**2, axis=0)
 
 
-def _in_y_units(arrays: dict[str, np.ndarray], y_scale: Standardise) -> dict[str, np.ndarray]:
-    """Return arrays with y in its own units and the scale by which its errors are weighed beside it."""
-    scale = np.broadcast_to(np.asarray(y_scale.scale)[:, None], arrays["y"].shape)
-    return {**arrays, "y": arrays["y"] * scale, "scale": scale}
+def tidy(formulas: Formulas) -> Formulas:
+    """Return formulas with constants that are exactly zero taken out, and what they held up."""
+    return _rewritten(formulas, [with_small_phases(e) for e in expressions_of(formulas)])
 
 
-def _arrays(x, y, weight, y_scale, split) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return rows to train on and rows held out."""
-    # Only the scale of y is taken out: formulas keep their constants, up to that factor.
-    arrays = {"x": x.T, "y": (y / np.asarray(y_scale.scale)).T}
-    if weight is not None:
-        arrays["weight"] = (weight / np.mean(weight))[None, :]
-    train, held_out = ({k: v[:, i] for k, v in arrays.items()} for i in (split.train, split.held_out))
-    return train, held_out
+def _rewritten(formulas: Formulas | EQL, expressions: Sequence[Expression]) -> Formulas:
+    return build_formulas([shortest(e) for e in expressions], formulas.n_inputs, stack=1)
 
 
-def _train(data, held_out, x_scale, library, n_layers, training, schedule, seed, monitor):
+def _nats(floor: float) -> Callable[[float], float]:
+    return lambda loss: 0.5 * float(np.log(loss + floor))
+
+
+def _criterion(train: Arrays, held_out: Arrays) -> Criterion:
+    def is_finite(formulas: Formulas) -> bool:
+        losses = row_loss(formulas, {k: jnp.asarray(v[:, :512]) for k, v in train.items()})
+        return bool(np.all(np.isfinite(np.asarray(losses))))
+
+    def cost(formulas: Formulas) -> int:
+        return sum(complexity(tree) for tree in formulas.trees)
+
+    return Criterion(row_loss, train, held_out, cost, tidy, is_finite, _nats(FLOOR))
+
+
+def _in_y_units(criterion: Criterion, y_scale: Standardise) -> Criterion:
+    """Return the criterion of formulas for y in its own units, its errors still weighed by its spread."""
+
+    def changed(arrays: Arrays) -> Arrays:
+        scale = np.broadcast_to(np.asarray(y_scale.scale)[:, None], arrays["y"].shape)
+        return {**arrays, "y": arrays["y"] * scale, "scale": scale}
+
+    return replace(criterion, train=changed(criterion.train), held_out=changed(criterion.held_out))
+
+
+def _in_units(formulas: Formulas, y_scale: Standardise) -> Formulas:
+    expressions = zip(y_scale.scale, expressions_of(formulas), strict=True)
+    return _rewritten(formulas, [sympy.Float(width) * e for width, e in expressions])
+
+
+def _scaled(arrays: Arrays, x_scale: Standardise) -> Arrays:
+    shift, scale = np.asarray(x_scale.shift)[:, None], np.asarray(x_scale.scale)[:, None]
+    return {**arrays, "x": (arrays["x"] - shift) / scale}
+
+
+def _scale_of_rest(rest: np.ndarray) -> Standardise:
+    """Return a scale at which what factors leave, often all but a constant, is of the order of ten at most."""
+    scale = standardise(rest)
+    least = np.abs(np.mean(rest, axis=0)) / MOST_OFFSET
+    return replace(scale, scale=tuple(np.where(np.std(rest, axis=0) > least, scale.scale, least).tolist()))
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """The factor of each output."""
+
+    factors: list[Factor]
+
+    @classmethod
+    def of(cls, samples: Samples, library: Collection[str], split: Split) -> _Factors:
+        return cls([find_factor(samples.x, column, library, among=split.train) for column in samples.y.T])
+
+    @property
+    def are_trivial(self) -> bool:
+        return not any(any(factor.powers) for factor in self.factors)
+
+    def values(self, x: np.ndarray) -> np.ndarray:
+        return np.stack([factor.values(x) for factor in self.factors], axis=1)
+
+    def multiplied(self, formulas: Formulas, ratios: np.ndarray) -> Formulas:
+        """Return formulas for y itself from formulas for what its factors leave of it."""
+        if self.are_trivial:
+            return formulas
+        inputs = input_symbols(formulas.n_inputs)
+        parts = zip(ratios, self.factors, expressions_of(formulas), strict=True)
+        return _rewritten(
+            formulas, [sympy.Float(r) * e * factor.expression(inputs) for r, factor, e in parts]
+        )
+
+
+def _train(
+    data: Arrays,
+    held_out: Arrays,
+    library: Library,
+    n_layers: int,
+    training: Training,
+    schedule: Schedule,
+    seed: int,
+    monitor: Monitor,
+) -> Trained:
     assert training.n_restarts is not None
     keys = split_words(words_of(key_of(seed)), training.n_restarts + 1)
-    n_inputs, n_outputs = len(data["x"]), len(data["y"])
-    networks = [
-        build_eql(k, n_inputs, n_outputs, n_layers=n_layers, library=library, skip=True, last_scale=0.3)
-        for k in keys[1:]
-    ]
+    shape: dict[str, Any] = {"n_layers": n_layers, "library": library, "skip": True, "last_scale": 0.3}
+    networks = [build_eql(key, len(data["x"]), len(data["y"]), **shape) for key in keys[1:]]
     _, restore = flatten(networks[0])
-    weights = np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks])
     masks, groups = sublibrary_masks(networks[0], training.n_restarts)
     population = train_shared(
-        _Objective(restore),
-        weights,
-        _scaled(data, x_scale),
-        _scaled(held_out, x_scale),
-        schedule,
-        wrapped(keys[0]),
-        n_jobs=training.n_jobs,
-        monitor=monitor,
+        _Objective(restore), np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks]), data, held_out,
+        schedule, wrapped(keys[0]), n_jobs=training.n_jobs, monitor=monitor,
         path=None if training.checkpoint is None else Path(training.checkpoint),
-        masks=masks,
-        groups=groups,
-        about=repr((library, n_layers)),
-    )
-    return [
-        restore(np.asarray(w, np.float64)) for w in population.weights if np.all(np.isfinite(w))
-    ], population
+        masks=masks, groups=groups, about=repr((library, n_layers)),
+    )  # fmt: skip
+    finite = [w for w in population.weights if np.all(np.isfinite(w))]
+    return Trained([restore(np.asarray(w, np.float64)) for w in finite], population)
 
 
 @dataclass(frozen=True)
@@ -206,50 +247,17 @@ class _Objective:
         return jnp.mean(losses * batch["weight"][0] if "weight" in batch else losses)
 
 
-def _scaled(arrays: dict[str, np.ndarray], x_scale: Standardise) -> dict[str, np.ndarray]:
-    shift, scale = np.asarray(x_scale.shift)[:, None], np.asarray(x_scale.scale)[:, None]
-    return {**arrays, "x": (arrays["x"] - shift) / scale}
-
-
-def _promising(members: list[EQL], population: Population) -> list[EQL]:
-    """Return the members that a few constants take far, one for each set of functions in use."""
-    worth = [
-        float(np.log(loss + 1e-6)) + 0.1 * n_constants(m)
-        for m, loss in zip(members, population.held_out, strict=False)
-    ]
+def _promising(trained: Trained) -> list[EQL]:
+    """Return the networks that a few constants take far, one for each set of functions in use."""
+    pairs = zip(trained.networks, trained.population.held_out, strict=False)
+    worth = [float(np.log(loss + 1e-6)) + 0.1 * n_constants(network) for network, loss in pairs]
     kept: dict[frozenset[str], EQL] = {}
     for i in np.argsort(worth, kind="stable"):
-        network = _thinned(members[i])
+        network = _thinned(trained.networks[i])
         kept.setdefault(functions_in(formulas_of(network)), network)
         if len(kept) == N_REFINED:
             break
     return list(kept.values())
-
-
-def _open_all(networks: list[EQL], x_scale: Standardise) -> list[Formulas]:
-    """Return networks as formulas in x's own units, no two of the same structure."""
-    opened = {formulas.trees: formulas for formulas in (_open(n, x_scale) for n in networks)}
-    return list(opened.values())
-
-
-def _scale_of_rest(rest: np.ndarray) -> Standardise:
-    """Return a scale at which what factors leave, often all but a constant, is of the order of ten at most."""
-    scale = standardise(rest)
-    least = np.abs(np.mean(rest, axis=0)) / MOST_OFFSET
-    sd = np.std(rest, axis=0)
-    return replace(scale, scale=tuple(np.where(sd > least, scale.scale, least).tolist()))
-
-
-def _multiplied(formulas: Formulas, factors: Sequence[Factor], ratios: np.ndarray) -> Formulas:
-    """Return formulas for y itself from formulas for what its factors leave of it."""
-    if not any(any(factor.powers) for factor in factors):
-        return formulas
-    inputs = input_symbols(formulas.n_inputs)
-    products = [
-        shortest(sympy.Float(ratio) * e * factor.expression(inputs))
-        for ratio, factor, e in zip(ratios, factors, expressions_of(formulas), strict=True)
-    ]
-    return build_formulas(products, formulas.n_inputs, stack=1)
 
 
 def _thinned(network: EQL) -> EQL:
@@ -262,40 +270,11 @@ def _thinned(network: EQL) -> EQL:
     return restore(jnp.where(size >= least, vector, 0.0))
 
 
-def _open(network: EQL, x_scale: Standardise) -> Formulas:
-    symbols = input_symbols(network.n_inputs)
+def _open(pruned: Pruned, x_scale: Standardise) -> list[Formulas]:
+    """Return networks as formulas in x's own units, no two of the same structure."""
     raw = [
         (s - sympy.Float(m)) / sympy.Float(w) if m else s / sympy.Float(w)
-        for s, m, w in zip(symbols, x_scale.shift, x_scale.scale, strict=True)
+        for s, m, w in zip(input_symbols(x_scale.dim), x_scale.shift, x_scale.scale, strict=True)
     ]
-    return build_formulas([shortest(e) for e in formulas_of(network, raw)], network.n_inputs, stack=1)
-
-
-def tidy(formulas: Formulas) -> Formulas:
-    """Return formulas with constants that are exactly zero taken out, and what they held up."""
-    found = [shortest(with_small_phases(e)) for e in expressions_of(formulas)]
-    return build_formulas(found, formulas.n_inputs, stack=1)
-
-
-def _in_units(formulas: Formulas, y_scale: Standardise) -> Formulas:
-    scaled = [
-        shortest(sympy.Float(w) * e) for w, e in zip(y_scale.scale, expressions_of(formulas), strict=True)
-    ]
-    return build_formulas(scaled, formulas.n_inputs, stack=1)
-
-
-def _complexity(formulas: Formulas) -> int:
-    return sum(complexity(tree) for tree in formulas.trees)
-
-
-def _is_finite(data):
-    def finite(formulas: Formulas) -> bool:
-        return bool(
-            np.all(
-                np.isfinite(
-                    np.asarray(row_loss(formulas, {k: jnp.asarray(v[:, :512]) for k, v in data.items()}))
-                )
-            )
-        )
-
-    return finite
+    opened = (_rewritten(network, formulas_of(network, raw)) for network in pruned.networks)
+    return list({formulas.trees: formulas for formulas in opened}.values())

@@ -1,8 +1,7 @@
-"""Rows for a fit: x charted and standardised, y beside it, split into training and held-out rows.
+"""Rows for a fit: x opened from its bounds and split, y beside it, in the forms that the stages of a fit take.
 
-A network is trained on *standard* rows; formulas are refitted on *raw* ones, opened from their bounds but in the
-user's units. Training rows of y stay as they came, since fresh noise is added at every step; in all others the
-observation noise has been added once.
+A network is trained on *standard* rows; formulas are refitted on *raw* ones, in the user's units. Training takes y as
+it came, since fresh noise is added at every step; everything else takes it with the observation noise added once.
 """
 
 from __future__ import annotations
@@ -22,6 +21,11 @@ HELD_OUT, MAX_HELD_OUT = 0.2, 20_000
 Arrays = dict[str, np.ndarray]
 
 
+def n_held_out(n_rows: int) -> int:
+    """Return how many of so many rows are held out."""
+    return min(max(round(HELD_OUT * n_rows), 1), MAX_HELD_OUT)
+
+
 @dataclass(frozen=True)
 class Pairs:
     """What a flow is fitted to.
@@ -31,7 +35,7 @@ class Pairs:
         bounds: Chart of the box x lies in.
         y: Rows beside them, ``None`` for a plain density.
         noise: Standard deviation of the noise to add to each column of y; zeros where y has its noise already.
-        n_held_out: How many rows are held out; a share of them when None.
+        n_held_out: So many rows, the last ones, are held out; a random share of them when None.
     """
 
     x: np.ndarray
@@ -40,30 +44,64 @@ class Pairs:
     noise: np.ndarray | None = None
     n_held_out: int | None = None
 
+    def split(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of the rows to train on and of those held out."""
+        n = len(self.x)
+        if self.n_held_out is not None:
+            train, held_out = np.split(np.arange(n), [n - self.n_held_out])
+            return train, held_out
+        return split_rows(n, held_out=n_held_out(n), random_state=seed)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Training rows, or held-out rows.
+
+    Args:
+        x: Rows, opened from their bounds.
+        y: Rows beside them, with noise.
+        clean_y: The same without.
+        log_det: Of the opening.
+    """
+
+    x: np.ndarray
+    y: np.ndarray | None
+    clean_y: np.ndarray | None
+    log_det: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.x)
+
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows ready for a fit; arrays of rows, x and, where there is one, y."""
+    """Rows ready for a fit, and what makes standard ones of them; arrays have the batch last.
 
+    Args:
+        train: Rows to train on.
+        held_out: Rows that judge.
+        bounds: Chart of the box x lies in.
+        scale: Standardises x.
+        y_scale: Standardises y.
+        jitter: Noise of each standard y.
+    """
+
+    train: Part
+    held_out: Part
     bounds: Bounded | None
     scale: Standardise
     y_scale: Standardise | None
-    train: np.ndarray
-    held_out: np.ndarray
-    raw_train: np.ndarray
-    raw_held_out: np.ndarray
-    y_train: np.ndarray | None
-    y_held_out: np.ndarray | None
-    raw_y_train: np.ndarray | None
-    raw_y_held_out: np.ndarray | None
     jitter: tuple[float, ...]
-    log_det_train: np.ndarray
-    log_det_held_out: np.ndarray
 
     @property
     def dim(self) -> int:
         """Number of variables in x."""
-        return self.train.shape[1]
+        return self.train.x.shape[1]
+
+    @property
+    def n_padding(self) -> int:
+        """Variables that a flow of x has beside it."""
+        return int(self.dim == 1)
 
     @property
     def n_observed(self) -> int:
@@ -75,36 +113,25 @@ class Rows:
         """What the standardisation of x adds to a loss in nats."""
         return float(np.sum(np.log(self.scale.scale)))
 
-    def fresh(self, *, held_out: bool = False) -> Arrays:
-        """Standard arrays, batch last, y without its noise."""
-        return (
-            _batch_last(self.held_out, self.y_held_out) if held_out else _batch_last(self.train, self.y_train)
-        )
+    def fresh(self, part: Part) -> Arrays:
+        """Return standard arrays for training: without noise, without padding."""
+        return _batch_last(standard(part.x, self.scale), standard(part.clean_y, self.y_scale))
 
-    def standard(self, *, held_out: bool = False, n_padding: int = 0) -> Arrays:
-        """Standard arrays with noise in y."""
-        x = self.held_out if held_out else self.train
-        y = self.raw_y_held_out if held_out else self.raw_y_train
-        if y is not None and self.y_scale is not None:
-            y = _standardised(y, self.y_scale)
-        return _batch_last(x, y, n_padding)
+    def standard(self, part: Part) -> Arrays:
+        """Return standard arrays."""
+        return _batch_last(standard(part.x, self.scale), standard(part.y, self.y_scale), self.n_padding)
+
+    def raw(self, part: Part) -> Arrays:
+        """Return arrays in the user's units."""
+        return _batch_last(part.x, part.y, self.n_padding)
 
     def standardised(self, x: np.ndarray, y: np.ndarray | None) -> Arrays:
-        """Standard arrays of other rows, batch last, y without its noise."""
-        opened, _ = _opened(x, self.bounds)
-        if y is not None and self.y_scale is not None:
-            y = _standardised(y, self.y_scale)
-        return _batch_last(_standardised(opened, self.scale), y)
-
-    def raw(self, *, held_out: bool = False, n_padding: int = 0) -> Arrays:
-        """Arrays in the user's units, x opened from its bounds, with noise in y."""
-        if held_out:
-            return _batch_last(self.raw_held_out, self.raw_y_held_out, n_padding)
-        return _batch_last(self.raw_train, self.raw_y_train, n_padding)
+        """Return standard arrays for training of other rows than these."""
+        return _batch_last(standard(_opened(x, self.bounds)[0], self.scale), standard(y, self.y_scale))
 
 
-def prepare(pairs: Pairs, *, seed: int, isotropic: bool) -> Rows:
-    """Return x opened from its bounds, split and standardised, with y beside it.
+def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False) -> Rows:
+    """Return rows ready for a fit.
 
     Args:
         pairs: The user's rows.
@@ -112,40 +139,29 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool) -> Rows:
         isotropic: Whether all of x gets one and the same scale, as polar coordinates need.
     """
     x, log_det = _opened(pairs.x, pairs.bounds)
-    held = int(np.clip(round(HELD_OUT * len(x)), 1, MAX_HELD_OUT)) if len(x) > 1 else 0
-    held = held if pairs.n_held_out is None else pairs.n_held_out
-    split = split_rows(len(x), held_out=held, random_state=seed)
-    scale = standardise(x[split.train])
+    y, y_scale, jitter = None, None, np.zeros(0)
+    train, held_out = pairs.split(seed)
+    if pairs.y is not None and pairs.noise is not None:
+        y = pairs.y + pairs.noise * np.random.default_rng([seed, 1]).normal(size=pairs.y.shape)
+        y_scale = standardise(y[train])
+        jitter = pairs.noise / np.asarray(y_scale.scale)
+
+    def part(index: np.ndarray) -> Part:
+        with_y = (None if y is None or rows is None else rows[index] for rows in (y, pairs.y))
+        return Part(x[index], *with_y, log_det[index])
+
+    scale = standardise(x[train])
     if isotropic:
         width = float(np.sqrt(np.mean(np.square(scale.scale))))
         scale = Standardise(scale.shift, (width,) * scale.dim)
-    standard = _standardised(x, scale)
-    parts = {
-        "bounds": pairs.bounds, "scale": scale, "train": standard[split.train],
-        "held_out": standard[split.held_out], "raw_train": x[split.train], "raw_held_out": x[split.held_out],
-        "log_det_train": log_det[split.train], "log_det_held_out": log_det[split.held_out],
-    }  # fmt: skip
-    if pairs.y is None or pairs.noise is None:
-        return Rows(
-            **parts,
-            y_scale=None,
-            y_train=None,
-            y_held_out=None,
-            raw_y_train=None,
-            raw_y_held_out=None,
-            jitter=(),
-        )
-    noisy = pairs.y + pairs.noise * np.random.default_rng([seed, 1]).normal(size=pairs.y.shape)
-    y_scale = standardise(noisy[split.train])
-    return Rows(
-        **parts,
-        y_scale=y_scale,
-        y_train=_standardised(pairs.y[split.train], y_scale),
-        y_held_out=_standardised(pairs.y[split.held_out], y_scale),
-        raw_y_train=noisy[split.train],
-        raw_y_held_out=noisy[split.held_out],
-        jitter=tuple(float(s) for s in pairs.noise / np.asarray(y_scale.scale)),
-    )
+    return Rows(part(train), part(held_out), pairs.bounds, scale, y_scale, tuple(jitter.tolist()))
+
+
+def standard(values: np.ndarray | None, scale: Standardise | None) -> np.ndarray | None:
+    """Return standardised rows, None if there are none."""
+    if values is None or scale is None:
+        return None
+    return (values - np.asarray(scale.shift)) / np.asarray(scale.scale)
 
 
 def _opened(x: np.ndarray, bounds: Bounded | None) -> tuple[np.ndarray, np.ndarray]:
@@ -163,11 +179,8 @@ def _opened(x: np.ndarray, bounds: Bounded | None) -> tuple[np.ndarray, np.ndarr
     return opened, log_det
 
 
-def _standardised(values: np.ndarray, scale: Standardise) -> np.ndarray:
-    return (values - np.asarray(scale.shift)) / np.asarray(scale.scale)
-
-
-def _batch_last(x: np.ndarray, y: np.ndarray | None, n_padding: int = 0) -> Arrays:
+def _batch_last(x: np.ndarray | None, y: np.ndarray | None, n_padding: int = 0) -> Arrays:
+    assert x is not None
     x = x.T
     if n_padding:
         x = np.concatenate([x, np.random.default_rng(0).normal(size=(n_padding, x.shape[1]))])

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from isr.estimators.rows import HELD_OUT, MAX_HELD_OUT, Rows
+from isr.estimators.rows import Arrays, Rows, n_held_out
 from isr.tables.bounds import Bounds, parse_bounds
 from isr.tables.sources import RowSource
-from isr.tables.splits import Split, split_rows
 
 BLOCK_ROWS = 128_000
 SAMPLE_ROWS = 100_000
+
+Both = tuple[np.ndarray, np.ndarray | None]
+"""Rows of x, and of y beside them where there is one."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Stream:
         if x.n_rows < 10:
             raise ValueError(f"x has {x.n_rows} rows, too few: at least 10 are needed")
         n_blocks = -(-x.n_rows // BLOCK_ROWS)
-        held = min(round(HELD_OUT * x.n_rows), MAX_HELD_OUT)
-        return cls(x, y, seed, x.n_rows // n_blocks, max(1, held // n_blocks), parse_bounds(bounds, x.names))
+        n_held = max(1, n_held_out(x.n_rows) // n_blocks)
+        return cls(x, y, seed, x.n_rows // n_blocks, n_held, parse_bounds(bounds, x.names))
 
     @property
     def n_blocks(self) -> int:
@@ -66,49 +68,41 @@ class Stream:
         """Rows held out of all blocks."""
         return self.n_blocks * self.n_held
 
-    def read(self, number: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-        """Return x, y and which rows are held out of a block; raises where a value is not finite."""
+    def read(self, number: int) -> tuple[Both, Both]:
+        """Return the rows of a block to train on, and those held out."""
         start, stop = number * self.block_rows, (number + 1) * self.block_rows
-        x = self.x.read(start, stop)
-        y = None if self.y is None else self.y.read(start, stop)
-        for what, source, values in (("x", self.x, x), ("y", self.y, y)):
-            if values is not None and source is not None and not np.isfinite(values).all():
-                row, column = np.argwhere(~np.isfinite(values))[0]
-                raise ValueError(
-                    f"{what} has a value that is not finite in row {start + row + 1}, column {source.names[column]!r}; "
-                    "drop these rows or fill them in"
-                )
+        x = _finite_rows(self.x, start, stop, "x")
+        y = None if self.y is None else _finite_rows(self.y, start, stop, "y")
         if self.bounds is not None:
             self.bounds.check(x, self.x.names, what="x")
         held = np.zeros(len(x), dtype=bool)
         held[np.random.default_rng([self.seed, number]).permutation(len(x))[: self.n_held]] = True
-        return x, y, held
+        return tuple((x[rows], None if y is None else y[rows]) for rows in (~held, held))
 
-    def sample(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the rows that stay in memory, in an order whose held-out part lies in no block."""
-        share = max(1, SAMPLE_ROWS // self.n_blocks)
-        held_out: list[tuple] = []
-        train: list[tuple] = []
+    def sample(self) -> Both:
+        """Return the rows that stay in memory, all that are held out at the end."""
+        most = max(1, SAMPLE_ROWS // self.n_blocks)
+        train: list[Both] = []
+        held_out: list[Both] = []
         for number in range(self.n_blocks):
-            x, y, held = self.read(number)
-            rest = np.flatnonzero(~held)[:: max(1, (~held).sum() // share)][:share]
-            for rows, parts in ((np.flatnonzero(held), held_out), (rest, train)):
-                parts.append((x[rows], None if y is None else y[rows]))
-        x_parts = [np.concatenate([part[0] for part in parts]) for parts in (train, held_out)]
-        split = split_rows(sum(map(len, x_parts)), held_out=len(x_parts[1]), random_state=self.seed)
-        y_parts = (
-            None
-            if self.y is None
-            else [np.concatenate([part[1] for part in parts]) for parts in (train, held_out)]
+            (x, y), held = self.read(number)
+            some = slice(None, most * max(1, len(x) // most), max(1, len(x) // most))
+            train.append((x[some], None if y is None else y[some]))
+            held_out.append(held)
+        parts = [*train, *held_out]
+        y_parts = [y for _, y in parts if y is not None]
+        return np.concatenate([x for x, _ in parts]), np.concatenate(y_parts) if y_parts else None
+
+
+def _finite_rows(source: RowSource, start: int, stop: int, what: str) -> np.ndarray:
+    values = source.read(start, stop)
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        raise ValueError(
+            f"{what} has a value that is not finite in row {start + row + 1}, column {source.names[column]!r}; "
+            "drop these rows or fill them in"
         )
-        return _placed(x_parts, split), None if y_parts is None else _placed(y_parts, split)
-
-
-def _placed(parts: list[np.ndarray], split: Split) -> np.ndarray:
-    """Rows put where the split will find them again."""
-    rows = np.empty((sum(map(len, parts)), parts[0].shape[1]))
-    rows[split.train], rows[split.held_out] = parts
-    return rows
+    return values
 
 
 @dataclass(frozen=True)
@@ -123,7 +117,6 @@ class StandardBlocks:
         """How many blocks there are."""
         return self.stream.n_blocks
 
-    def block(self, number: int) -> dict[str, np.ndarray]:
+    def block(self, number: int) -> Arrays:
         """Return the arrays of a block."""
-        x, y, held = self.stream.read(number)
-        return self.rows.standardised(x[~held], None if y is None else y[~held])
+        return self.rows.standardised(*self.stream.read(number)[0])

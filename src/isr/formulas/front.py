@@ -22,8 +22,7 @@ class Point:
         train_nats: Loss a training row, in nats.
         held_out_nats: Loss a held-out row, in nats.
         held_out_rows: The same for each held-out row, so that two models can be compared row by row.
-        theta: Its constants.
-        free: Indices of the constants that were fitted.
+        is_network: Whether the model is as it was trained, no formulas yet.
     """
 
     model: Any
@@ -32,8 +31,7 @@ class Point:
     train_nats: float
     held_out_nats: float
     held_out_rows: np.ndarray
-    theta: np.ndarray
-    free: np.ndarray
+    is_network: bool = False
 
 
 def pareto(points: Sequence[Point]) -> list[Point]:

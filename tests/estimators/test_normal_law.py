@@ -8,9 +8,10 @@ from sklearn.datasets import load_wine
 import isr
 from isr.bijections.affine import Linear
 from isr.bijections.flow import Flow
-from isr.estimators.baselines import better_than, normal_point, not_wild
-from isr.estimators.flow_points import closed_point
+from isr.estimators.flow_stages import network_point
+from isr.estimators.normal_law import better_than, normal_point
 from isr.estimators.rows import Pairs, prepare
+from isr.estimators.safety import not_wild
 from isr.estimators.settings import Effort
 
 
@@ -20,29 +21,29 @@ def correlated(n=400, dim=3, seed=0):
 
 
 def test_the_normal_point_is_the_normal_law_of_the_training_rows():
-    rows = prepare(Pairs(correlated()), seed=0, isotropic=False)
+    rows = prepare(Pairs(correlated()), seed=0)
     point = normal_point(rows, joint=False)
-    law = multivariate_normal(rows.raw_train.mean(axis=0), np.cov(rows.raw_train.T))
-    np.testing.assert_allclose(-point.held_out_rows, law.logpdf(rows.raw_held_out), rtol=1e-3)
+    law = multivariate_normal(rows.train.x.mean(axis=0), np.cov(rows.train.x.T))
+    np.testing.assert_allclose(-point.held_out_rows, law.logpdf(rows.held_out.x), rtol=1e-3)
 
 
 def test_the_normal_point_given_y_is_linear_regression():
     rng = np.random.default_rng(0)
     x = correlated()
     y = x[:, :2] + rng.normal(size=(len(x), 2))
-    rows = prepare(Pairs(x, None, y, np.zeros(2)), seed=0, isotropic=False)
+    rows = prepare(Pairs(x, None, y, np.zeros(2)), seed=0)
     point = normal_point(rows, joint=False)
-    design = np.column_stack([np.ones(len(rows.raw_train)), rows.raw_y_train])
-    slopes = np.linalg.lstsq(design, rows.raw_train, rcond=None)[0]
-    law = multivariate_normal(np.zeros(3), np.cov((rows.raw_train - design @ slopes).T))
-    held = np.column_stack([np.ones(len(rows.raw_held_out)), rows.raw_y_held_out])
-    np.testing.assert_allclose(-point.held_out_rows, law.logpdf(rows.raw_held_out - held @ slopes), rtol=1e-3)
+    design = np.column_stack([np.ones(len(rows.train.x)), rows.train.y])
+    slopes = np.linalg.lstsq(design, rows.train.x, rcond=None)[0]
+    law = multivariate_normal(np.zeros(3), np.cov((rows.train.x - design @ slopes).T))
+    held = np.column_stack([np.ones(len(rows.held_out.x)), rows.held_out.y])
+    np.testing.assert_allclose(-point.held_out_rows, law.logpdf(rows.held_out.x - held @ slopes), rtol=1e-3)
 
 
 def test_a_model_with_an_absurd_row_or_wild_draws_is_left_out_and_a_worse_one_is_not_chosen():
-    rows = prepare(Pairs(correlated()), seed=0, isotropic=False)
+    rows = prepare(Pairs(correlated()), seed=0)
     normal = normal_point(rows, joint=False)
-    narrow, wide = (closed_point(Flow(Linear(np.eye(3) * size)), rows) for size in (20.0, 1e-3))
+    narrow, wide = (network_point(Flow(Linear(np.eye(3) * size)), rows) for size in (20.0, 1e-3))
     assert not_wild([normal, narrow, wide], rows, normal) == [normal]
     assert better_than([normal, narrow, wide], normal) == [0]
 

@@ -1,0 +1,210 @@
+"""The stages that all fits share: Trained → Pruned → Refined → Polished, and what a fit leaves.
+
+A *network* is a model as it was trained. A network is *opened* into a model made of formulas, whose constants are then
+refitted, eliminated and snapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from isr.bijections.parameters import cast, flatten, n_constants
+from isr.bijections.programs import compiled
+from isr.formulas.eliminate import eliminate
+from isr.formulas.front import Point
+from isr.formulas.refit import Fit, RowLoss
+from isr.formulas.snap import Snapped, fix_gauge, snap
+from isr.training.monitor import Monitor
+from isr.training.population import Population
+
+# Formulas with more constants than this are neither short nor cheap to refine.
+MAX_CONSTANTS = 100
+# Rows that decide which weights of a network can go; what is left is judged by all rows later.
+ELIMINATION_ROWS = 4096
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Networks whose loss is finite, and the population they come from."""
+
+    networks: list[Any]
+    population: Population
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The most promising networks, without the weights that they do not miss."""
+
+    networks: list[Any]
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Models made of formulas, with ever fewer constants, from each of the networks."""
+
+    points: list[Point]
+
+
+@dataclass(frozen=True)
+class Polished:
+    """The chosen model with its constants settled.
+
+    Args:
+        point: The point of the front, with model and figures brought up to date.
+        errors: Standard error of each of the model's constants, NaN where it is fixed.
+        labels: Constants set to simple values, by index.
+    """
+
+    point: Point
+    errors: np.ndarray
+    labels: dict[int, str]
+
+    @classmethod
+    def as_it_is(cls, point: Point) -> Polished:
+        """Return a point whose constants stay as they are."""
+        return cls(point, np.full(len(flatten(point.model)[0]), np.nan), {})
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit leaves.
+
+    Args:
+        front: Points from simple to complex.
+        chosen: Which one is used.
+        errors: Standard error of each learned number of the chosen model, NaN where it is not fitted.
+        labels: Learned numbers that were snapped to simple values, by index.
+        population: The trained members.
+        n_train: Training rows.
+        charts: Names of the charts in use.
+        is_wild: Whether every point gives absurd draws or densities somewhere near the data.
+    """
+
+    front: list[Point]
+    chosen: int
+    errors: np.ndarray
+    labels: dict[int, str]
+    population: Population
+    n_train: int
+    charts: tuple[str, ...] = ()
+    is_wild: bool = False
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What models made of formulas are fitted to and judged by.
+
+    Args:
+        row_loss: Loss of every row.
+        train: Training arrays, rows along the last axis.
+        held_out: Held-out arrays.
+        complexity: Cost of a model's equations.
+        tidy: Takes constants that are zero out of a model.
+        acceptable: Whether a model is safe to use, such as finite when run backwards.
+        nats: Turns a mean loss into nats per row.
+    """
+
+    row_loss: RowLoss
+    train: Arrays
+    held_out: Arrays
+    complexity: Callable[[Any], int]
+    tidy: Callable[[Any], Any]
+    acceptable: Callable[[Any], bool]
+    nats: Callable[[float], float] = float
+
+    def fit(self, model: Any) -> Fit:
+        """Return the loss as a function of a model's constants."""
+        return Fit(model, self.row_loss, self.train, self.nats)
+
+    def point(self, model: Any, train_loss: float) -> Point:
+        """Return a model, tidied, as a point of the front."""
+        # Judged before it is tidied: in a structure that is compiled already.
+        rows = row_losses(model, self.row_loss, self.held_out)
+        weight = self.held_out["weight"][0] if "weight" in self.held_out else None
+        mean = float(np.average(rows, weights=weight))
+        model = self.tidy(model)
+        held_out = self.nats(mean) if np.isfinite(mean) else np.inf
+        return Point(model, self.complexity(model), n_constants(model), self.nats(train_loss), held_out, rows)
+
+
+def prune(
+    networks: Iterable[Any],
+    row_loss: RowLoss,
+    data: Arrays,
+    monitor: Monitor,
+    *,
+    nats: Callable[[float], float] = float,
+) -> Pruned:
+    """Return each network without the weights that it does not miss; those of one structure share a program."""
+    kept: list[Any] = []
+    networks = list(networks)
+    some = {name: values[..., :ELIMINATION_ROWS] for name, values in data.items()}
+    monitor.begin("eliminate", len(networks))
+    for network in networks:
+        if monitor.should_stop() and kept:
+            break
+        fit = Fit(network, row_loss, some, nats)
+        path = eliminate(fit, fit.start, singly=False, should_stop=monitor.should_stop)
+        kept.append(fit.restore(path[-1].theta))
+        monitor.advance()
+    return Pruned(kept)
+
+
+def refine(candidates: Iterable[Any], criterion: Criterion, monitor: Monitor) -> Refined:
+    """Return the acceptable models of every candidate's path of elimination."""
+    points: list[Point] = []
+    candidates = list(candidates)
+    monitor.begin("refine", len(candidates))
+    for candidate in candidates:
+        if monitor.should_stop() and points:
+            break
+        fit = criterion.fit(candidate)
+        for cut in eliminate(fit, fit.start, should_stop=monitor.should_stop):
+            # Cut constants are zeros in one and the same structure here, so that nothing is compiled again.
+            model = fit.restore(cut.theta)
+            if np.isfinite(cut.loss) and criterion.acceptable(model):
+                points.append(criterion.point(model, cut.loss))
+        monitor.advance(f"{len(points)} models")
+    return Refined(points)
+
+
+def polish(point: Point, criterion: Criterion, *, snapping: bool) -> Polished:
+    """Return a model made of formulas with its constants refitted, freed of redundancy and snapped.
+
+    Args:
+        point: Holds the model.
+        criterion: What it is fitted to.
+        snapping: Whether constants may be set to simple values.
+    """
+    fit = criterion.fit(point.model)
+    theta, _ = fit.converge(fit.start, np.flatnonzero(fit.start))
+    theta, free = fix_gauge(fit, theta, np.flatnonzero(theta))
+    result = snap(fit, theta, free) if snapping else Snapped(theta, fit.loss(theta), free, {})
+    held = np.setdiff1d(np.flatnonzero(result.theta), result.free)
+    label_of = {float(result.theta[i]): result.labels.get(i) for i in held}
+    polished = criterion.point(fit.restore(result.theta), result.loss)
+    if not criterion.acceptable(polished.model):
+        return Polished.as_it_is(point)
+    final = criterion.fit(polished.model)
+    free = np.array([i for i, v in enumerate(final.start) if v != 0 and v not in label_of], dtype=int)
+    labels = {i: label for i, v in enumerate(final.start) if (label := label_of.get(v)) is not None}
+    return Polished(polished, final.standard_errors(final.start, free), labels)
+
+
+def row_losses(model: Any, row_loss: RowLoss, data: Arrays, dtype: type = np.float64) -> np.ndarray:
+    """Return the loss of every row, in double precision unless told."""
+    with jax.enable_x64(True):
+        arrays = {name: np.asarray(v, dtype) for name, v in data.items() if name != "weight"}
+        model = cast(model, dtype)
+        return np.asarray(compiled(_row_losses, model, row_loss)(model, arrays), np.float64)
+
+
+def _row_losses(row_loss: RowLoss, model: Any, arrays: dict[str, jax.Array]) -> jax.Array:
+    return row_loss(model, arrays)

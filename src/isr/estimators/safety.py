@@ -1,0 +1,77 @@
+"""Whether a flow can be trusted beyond the rows it was fitted to: where its draws go, and its density near them.
+
+A mean over held-out rows does not see what happens to one row in a hundred thousand, nor where draws go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from isr.bijections.flow import Flow
+from isr.estimators.rows import Rows
+from isr.formulas.front import Point
+
+N_TRIED = 4096
+# In standard deviations: a latent of a row only a little outside of the data beyond this is an explosion.
+FARTHEST_LATENT = 200.0
+# Nats by which a row may be less likely than under the normal law.
+WORST_ROW = 60.0
+# Draws farther out than so many times the reach of the data are wild.
+WILD_DRAW = 5.0
+# Rows moved by so many standard deviations are still where data may lie; none of them may cost so many nats more than
+# under the normal law, unless the density is so narrow that most of them do.
+MOVED = 0.1
+WORST_MOVED_ROW = 1000.0
+
+
+def is_tame(flow: Flow, rows: Rows) -> bool:
+    """Return whether samples are finite and lie where data lie, so that the formulas need no guard.
+
+    Latents out to six standard deviations must come back finite, and of ordinary draws all but one in a thousand must
+    lie within the reach of the data. Forward, rows a tenth further out than the data must not be thrown to latents
+    beyond any reason.
+    """
+    rng, x, y = np.random.default_rng(0), rows.train.x, rows.train.y
+    size = (N_TRIED, flow.bijection.dim)
+    noise = np.concatenate([rng.normal(size=size), rng.uniform(-6, 6, size=size)])
+    drawn = flow.draw(noise, None if y is None else y[rng.integers(len(x), size=len(noise))])
+    if not np.all(np.isfinite(drawn)):
+        return False
+    is_far = np.any(np.abs(drawn[:N_TRIED] - x.mean(axis=0)) > _reach(x), axis=1)
+    if np.mean(is_far) >= 1e-3:
+        return False
+    some = rng.integers(len(x), size=N_TRIED)
+    further = x.mean(axis=0) + 1.1 * (x[some] - x.mean(axis=0))
+    density = flow.log_prob(further, None if y is None else y[some])
+    return bool(np.all(density > -0.5 * FARTHEST_LATENT**2))
+
+
+def _reach(x: np.ndarray) -> np.ndarray:
+    """How far from the mean data may lie: ten standard deviations or, for heavy tails, twice the range."""
+    return np.maximum(10 * x.std(axis=0), 2 * np.ptp(x, axis=0)) + 1e-12
+
+
+def not_wild(front: Sequence[Point], rows: Rows, normal: Point | None) -> list[Point]:
+    """Return the points that do nothing absurd to held-out rows, to their own draws or to rows near the data.
+
+    Densities only: given y, a law may be as narrow as the noise of y makes it, and rows far out in it are no fault.
+    """
+    if rows.n_observed or normal is None:
+        return list(front)
+    rng, x = np.random.default_rng(0), rows.train.x
+    some = rng.integers(len(x), size=N_TRIED)
+    moved = x[some] + MOVED * x.std(axis=0) * rng.normal(size=(N_TRIED, rows.dim))
+    expected = normal.model.log_prob(moved)
+
+    def is_fine(point: Point) -> bool:
+        if np.any(point.held_out_rows > normal.held_out_rows + WORST_ROW):
+            return False
+        drawn = point.model.draw(np.random.default_rng(1).normal(size=(N_TRIED, point.model.bijection.dim)))
+        if not np.all(np.abs(drawn - x.mean(axis=0)) <= WILD_DRAW * _reach(x)):
+            return False
+        loss = expected - point.model.log_prob(moved)
+        return bool(np.all(loss < WORST_MOVED_ROW) or np.median(loss) > WORST_ROW)
+
+    return [point for point in front if point is normal or is_fine(point)]

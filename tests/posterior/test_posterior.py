@@ -368,9 +368,9 @@ MISTAKES = {
     ),
     "width of y": (
         lambda: Posterior(CONDITIONAL, [1.0, 2.0, 3.0]),
-        r"one observation of 2 values, or several as rows \(k, 2\), got shape \(3,\)",
+        r"y_star has 3 columns, expected 2: 'y1', 'y2'",
     ),
-    "not finite": (lambda: Posterior(CONDITIONAL, [1.0, np.nan]), "y_star holds values that are not finite"),
+    "not finite": (lambda: Posterior(CONDITIONAL, [1.0, np.nan]), "y_star contains NaN or infinite values: column 'y2'"),
     "names": (
         lambda: Posterior(CONDITIONAL, Y, x_names=["a"]),
         "x has 2 variables, but 1 names were given: 'a'",

@@ -228,11 +228,12 @@ class InverseModel(FlowModel):
     def posterior(self, y_star: Any) -> Posterior:
         """Return the posterior given one observation, or several of the same x (rows)."""
         check_is_fitted(self, "flow_")
-        return Posterior.of(
+        return Posterior(
             self.flow_,
             y_star,
-            self.columns_,
-            self.y_columns_,
+            x_names=self.columns_.names,
+            y_names=self.y_columns_.names,
+            units=self._units(),
             training=self.training_,
             extent=self.extent_,
             prior=getattr(self, "prior_", None),

@@ -22,6 +22,7 @@ from isr.bijections.inputs import with_inputs
 from isr.bijections.parameters import cast
 from isr.bijections.programs import compiled
 from isr.posterior.coordinates import Coordinates
+from isr.tables.bounds import Bounds
 
 REACH = 0.98
 """The maximum is sought in the ball of the latent that holds this share of all draws."""
@@ -82,7 +83,6 @@ def find_maximum(
     y: Float[np.ndarray, "k d_y"],
     coordinates: Coordinates,
     names: Sequence[str],
-    *,
     draws: Float[np.ndarray, "m d_x"] | None = None,
     log_prob: Callable[[np.ndarray], np.ndarray] | None = None,
     prior: Density | None = None,
@@ -97,18 +97,22 @@ def find_maximum(
         flow: The model.
         y: Observations as rows.
         coordinates: Where to search.
-        names: Of the variables, for the note.
-        draws: Finite draws; left out where the coordinates' own normal law gives them.
-        log_prob: Log-density of rows of x, with ``draws``.
+        names: Names of the variables, for the note.
+        draws: Finite draws; left out, with ``log_prob``, where the law is normal in the coordinates.
+        log_prob: Log-density of rows of x.
         prior: Needed where there are several observations.
     """
-    own = coordinates.flow is flow and len(y) == 1
-    if own or draws is None or log_prob is None:
-        points = normal_points(N_POINTS, flow.dim)
-        x, density = coordinates.density(points)
-    else:
-        (points, _), x, density = coordinates.of(draws), draws, log_prob(draws)
-    finite = np.isfinite(points).all(axis=1) & np.isfinite(x).all(axis=1) & np.isfinite(density)
+
+    def evaluate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if log_prob is None:
+            return coordinates.density(points)
+        x = coordinates.back(points)
+        return x, log_prob(x)
+
+    points = normal_points(N_POINTS, flow.dim) if draws is None else coordinates.of(draws)[0]
+    points = points[np.isfinite(points).all(axis=1)]
+    x, density = evaluate(points)
+    finite = np.isfinite(x).all(axis=1) & np.isfinite(density)
     points, x, density = points[finite], x[finite], density[finite]
     radius = reach(flow.dim) if len(y) == 1 else np.inf
     inside = np.flatnonzero(np.linalg.norm(points, axis=1) < radius)
@@ -117,21 +121,19 @@ def find_maximum(
     densest = inside[np.argsort(-density[inside], kind="stable")][:N_DENSEST]
     starts = list(dict.fromkeys([*densest.tolist(), *inside[:N_FIRST].tolist()]))
     with jax.enable_x64(True):
-        objective = _objective(flow, y, coordinates, prior, 1e-4 * x.std(axis=0) + 1e-12)
+        objective = _objective(
+            None if log_prob is None else flow, y, coordinates, prior, 1e-4 * x.std(axis=0) + 1e-12
+        )
         ends = np.stack([_climb(objective, points[start], radius) for start in starts])
-    if own or log_prob is None:
-        end_x, end_density = coordinates.density(ends)
-    else:
-        end_x = coordinates.back(ends)
-        end_density = log_prob(end_x)
+    end_x, height = evaluate(ends)
     bounds = bounds_of(flow)
-    order = np.argsort(-np.where(np.isnan(end_density), -np.inf, end_density), kind="stable")
+    widths = _widths(bounds, x)
+    order = np.argsort(-np.where(np.isnan(height), -np.inf, height), kind="stable")
     for i in order:
-        if not _at_bound(end_x[i], bounds, AT_BOUND * _widths(bounds, x)) and _carries_mass(
-            ends[i], float(end_density[i]), points, density
-        ):
+        at_bound = _near_bounds(end_x[i], bounds, AT_BOUND * widths)
+        if not at_bound and _carries_mass(ends[i], float(height[i]), points, density):
             return Maximum(end_x[i])
-    return Maximum(None, _note(end_x[order[0]], bounds, x, names))
+    return Maximum(None, _note(_near_bounds(end_x[order[0]], bounds, NEAR_BOUND * widths), names))
 
 
 def reach(dim: int) -> float:
@@ -150,54 +152,42 @@ def _carries_mass(end: np.ndarray, height: float, points: np.ndarray, density: n
     return bool(height - np.median(density[nearest]) <= slack(points.shape[1]))
 
 
-Bounds = list[tuple[float | None, float | None]]
-
-
 def bounds_of(flow: Flow) -> Bounds:
-    """Return lower and upper bound of every variable, ``None`` where it is open."""
+    """Return the box that a flow never leaves, open where it has none."""
     first = flow.steps[0]
     if not isinstance(first, Bounded):
-        return [(None, None)] * flow.dim
-    ends = zip(first.low[: flow.dim], first.high[: flow.dim], strict=True)
-    return [tuple(None if end is None else float(end) for end in pair) for pair in ends]  # type: ignore[misc]
+        return Bounds.from_pairs([(None, None)] * flow.dim)
+    return Bounds.from_pairs(list(zip(first.low[: flow.dim], first.high[: flow.dim], strict=True)))
 
 
 def _widths(bounds: Bounds, x: np.ndarray) -> np.ndarray:
-    """How far apart bounds are, or where one is open how far from it the median of the draws is."""
+    """How far apart bounds are; where one is open how far from the other the median of the draws is."""
     middle = np.median(x, axis=0)
-    widths = [
-        high - low if low is not None and high is not None
-        else m - low if low is not None
-        else high - m if high is not None
-        else 0.0
-        for (low, high), m in zip(bounds, middle, strict=True)
-    ]  # fmt: skip
-    return np.asarray(widths, dtype=float)
+    from_low, to_high = middle - np.asarray(bounds.low), np.asarray(bounds.high) - middle
+    one_open = np.minimum(from_low, to_high)
+    widths = np.where(np.isfinite(bounds.widths), bounds.widths, one_open)
+    return np.where(np.isfinite(widths), widths, 0.0)
 
 
-def _at_bound(x: np.ndarray, bounds: Bounds, room: np.ndarray) -> list[tuple[int, str, float]]:
+def _near_bounds(x: np.ndarray, bounds: Bounds, room: np.ndarray) -> list[tuple[int, str, float]]:
     """The bounds that x is nearer to than ``room``: variable, which of the two, and the bound."""
     found = []
-    for i, (low, high) in enumerate(bounds):
-        if low is not None and x[i] - low < room[i]:
+    for i, (low, high) in enumerate(zip(bounds.low, bounds.high, strict=True)):
+        if x[i] - low < room[i]:
             found.append((i, "lower", low))
-        elif high is not None and high - x[i] < room[i]:
+        elif high - x[i] < room[i]:
             found.append((i, "upper", high))
     return found
 
 
-def _note(x: np.ndarray, bounds: Bounds, draws: np.ndarray, names: Sequence[str]) -> str:
-    at = _at_bound(x, bounds, NEAR_BOUND * _widths(bounds, draws))
-    if not at:
-        return (
-            "the density has a thin spike that hardly a draw meets, so its densest point does not say where the mass "
-            "is; quote mean and interval"
-        )
-    where = " and ".join(f"the {side} bound of {names[i]} ({bound:.6g})" for i, side, bound in at)
-    return (
-        f"the density rises towards {where}, where hardly a draw falls, so its densest point does not say where the "
-        "mass is; quote mean and interval"
+def _note(near: list[tuple[int, str, float]], names: Sequence[str]) -> str:
+    where = " and ".join(f"the {side} bound of {names[i]} ({bound:.6g})" for i, side, bound in near)
+    what = (
+        f"the density rises towards {where}, where hardly a draw falls"
+        if near
+        else "the density has a thin spike that hardly a draw meets"
     )
+    return f"{what}, so its densest point does not say where the mass is; quote mean and interval"
 
 
 def _climb(objective: Callable[..., Any], point: np.ndarray, radius: float) -> np.ndarray:
@@ -247,11 +237,10 @@ def _climb(objective: Callable[..., Any], point: np.ndarray, radius: float) -> n
 
 
 def _objective(
-    flow: Flow, y: np.ndarray, coordinates: Coordinates, prior: Density | None, steps: np.ndarray
+    flow: Flow | None, y: np.ndarray, coordinates: Coordinates, prior: Density | None, steps: np.ndarray
 ) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """The log-density up to a constant and its gradient, as functions of the coordinates."""
-    is_own = coordinates.flow is flow and len(y) == 1
-    model = None if is_own else cast(with_inputs(flow, np.float64), jnp.float64)
+    """The log-density up to a constant and its gradient by the coordinates, whose own it is without ``flow``."""
+    model = None if flow is None else cast(with_inputs(flow, np.float64), jnp.float64)
     inner = cast(with_inputs(coordinates.flow, np.float64), jnp.float64)
     at = None if coordinates.y is None else np.asarray(coordinates.y[0])
     mean, scale = coordinates.base()

@@ -54,14 +54,15 @@ class Posterior:
 
     Args:
         flow: A fitted flow, conditional or joint, in the user's units.
-        y_star: One observation ``(d_y,)``, or several of the same x as rows ``(k, d_y)``.
+        y_star: One observation, as values in order or a mapping by name, or several of the same x as rows.
         x_names: Names of the variables to infer; x1, x2, … where not given.
         y_names: Names of the observed variables; y1, y2, … where not given.
         units: Unit by name.
         prior: The prior of the training data, with ``log_prob(rows)``, for several observations of a conditional model.
         simulator: Rows of x to rows of y, for `resimulate`.
-        training: Record of the training observations, for a warning where ``y_star`` is unlike them.
-        extent: Range of the training rows of x, for a warning where draws leave it.
+        training: Record of the training observations, also as a file holds it, for a warning where ``y_star`` is unlike
+            them.
+        extent: Range of the training rows of x, likewise, for a warning where draws leave it.
 
     Attributes:
         y_star: The observations as rows.
@@ -94,76 +95,34 @@ class Posterior:
     def __init__(
         self,
         flow: Flow,
-        y_star: ArrayLike,
+        y_star: Any,
         *,
         x_names: Sequence[str] | None = None,
         y_names: Sequence[str] | None = None,
         units: Mapping[str, str] | None = None,
         prior: Density | None = None,
         simulator: Simulator | None = None,
-        training: TrainingRecord | None = None,
-        extent: Extent | None = None,
+        training: TrainingRecord | Mapping[str, Any] | None = None,
+        extent: Extent | Mapping[str, Any] | None = None,
     ) -> None:
         if not flow.condition_dim:
             raise ValueError("this flow observes nothing: a posterior needs a conditional or a joint flow")
         self.flow = flow
-        self.y_star = _observations(y_star, flow.condition_dim)
         self.x_names = _names(x_names, flow.dim, "x")
         self.y_names = _names(y_names, flow.condition_dim, "y")
+        self.y_star = read_observations(y_star, Columns(self.y_names, (None,) * flow.condition_dim))
         self.units = dict(units or {})
         self.prior = prior
         self.simulator = simulator
-        self.extent = extent
+        self.extent: Extent | None = _restored(Extent, extent)
         if self._is_product and not hasattr(prior, "log_prob"):
             raise ValueError(
                 f"{len(self.y_star)} observations of the same x need the prior the model was trained on: give an "
                 "object with log_prob(rows) as prior, or use a joint model (ISR), or pass a single observation"
             )
+        record = _restored(TrainingRecord, training)
         self.likeness: Likeness | None = (
-            None if training is None else warn_if_unlike(training, self.y_star, self.y_names, stacklevel=3)
-        )
-
-    @classmethod
-    def of(
-        cls,
-        flow: Flow,
-        y_star: Any,
-        x: Columns,
-        y: Columns,
-        *,
-        training: Any = None,
-        extent: Any = None,
-        prior: Density | None = None,
-        simulator: Simulator | None = None,
-    ) -> "Posterior":
-        """Return the posterior of a fitted or a loaded model; their ``posterior(y_star)`` comes from here.
-
-        Args:
-            flow: A fitted flow.
-            y_star: One observation, as values in order or a mapping by name, or several of the same x as rows.
-            x: Names and units of the variables to infer.
-            y: Names and units of the observed variables.
-            training: A `TrainingRecord`, or the mapping that a file holds; anything else counts as none.
-            extent: An `Extent`, or the mapping that a file holds; anything else counts as none.
-            prior: See `Posterior`.
-            simulator: See `Posterior`.
-
-        Example:
-            >>> from isr.bijections.affine import Linear
-            >>> flow = Flow(Linear(np.array([[1.0, 1.0], [1.0, -1.0]])), noise=(0.1,))
-            >>> Posterior.of(flow, {"force": 3}, Columns(("mass", "charge"), ("kg", None)), Columns(("force",), ("N",)))
-            Posterior of mass, charge given force = 3
-        """
-        return cls(
-            flow,
-            read_observations(y_star, y),
-            x_names=x.names,
-            y_names=y.names,
-            units={name: unit for c in (x, y) for name, unit in zip(c.names, c.units, strict=True) if unit},
-            prior=prior,
-            simulator=simulator,
-            training=_restored(TrainingRecord, training),
-            extent=_restored(Extent, extent),
+            None if record is None else warn_if_unlike(record, self.y_star, self.y_names, stacklevel=3)
         )
 
     @property
@@ -274,12 +233,8 @@ class Posterior:
     def summary(self, n: int = 4000, hdi: float = 0.94, random_state: RandomState = 0) -> "pd.DataFrame":
         """Return mean, sd, ends of the highest-density interval, named as in ArviZ, and map of each variable.
 
-        There is no column map where `map` gives no point; see `map_note`.
-
-        Args:
-            n: Draws to summarise.
-            hdi: Content of the interval, a single one even where the posterior has several modes.
-            random_state: Seed of the draws.
+        The interval holds a share ``hdi`` of ``n`` draws, a single one even where there are several modes. There is no
+        column map where `map` gives no point; see `map_note`.
         """
         draws = _finite(self.sample(n, random_state))
         found = self._maximum.x
@@ -318,7 +273,7 @@ class Posterior:
         Args:
             n: Draws.
             truth: One row, drawn as dashed red lines.
-            prior: A prior, or rows drawn from one, drawn in grey.
+            prior: A prior, or rows drawn from one, in grey.
             names: Which variables to show; the first eight where there are more, and the title then says so.
             random_state: Seed of the draws.
         """
@@ -385,15 +340,13 @@ class Posterior:
             flow, y, coordinates = self.flow, self.y_star, self._product.coordinates
         else:
             flow, y, coordinates = self._single, self._mean, coordinates_of(self._single, self._mean, draws)
-        return find_maximum(
-            flow, y, coordinates, self.x_names, draws=draws, log_prob=self.log_prob, prior=self.prior
-        )
+        return find_maximum(flow, y, coordinates, self.x_names, draws, self.log_prob, self.prior)
 
 
 def _restored(kind: Any, value: Any) -> Any:
     if isinstance(value, Mapping):
         return kind.from_dict(value)
-    return value if isinstance(value, kind) else None
+    return value if isinstance(value, kind) else None  # a file may hold anything under the name
 
 
 def read_observations(y_star: Any, columns: Columns) -> Float[np.ndarray, "k d_y"]:
@@ -406,19 +359,6 @@ def read_observations(y_star: Any, columns: Columns) -> Float[np.ndarray, "k d_y
     if np.ndim(y_star) == 2 and len(y_star) > 1:
         return read_table(y_star, like=columns, what="y_star").values
     return read_row(y_star, like=columns, what="y_star").reshape(1, -1)
-
-
-def _observations(y_star: ArrayLike, width: int) -> Float[np.ndarray, "k d_y"]:
-    rows = np.asarray(y_star, dtype=float)
-    rows = rows.reshape(1, -1) if rows.ndim < 2 else rows
-    if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
-        raise ValueError(
-            f"y_star must be one observation of {width} values, or several as rows (k, {width}), "
-            f"got shape {np.shape(y_star)}"
-        )
-    if not np.isfinite(rows).all():
-        raise ValueError(f"y_star holds values that are not finite: {rows.tolist()}")
-    return rows
 
 
 def _names(names: Sequence[str] | None, n: int, letter: str) -> tuple[str, ...]:

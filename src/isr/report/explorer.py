@@ -62,7 +62,7 @@ def _search(flow: Flow, names: Sequence[str]) -> dict[str, Any]:
     dim = flow.bijection.dim
     return {
         "names": list(names),
-        "bounds": bounds_of(flow),
+        "bounds": bounds_of(flow).pairs(),
         "radius": reach(dim),
         "slack": slack(dim),
     }

@@ -234,11 +234,12 @@ class Bundle:
         from isr.posterior.posterior import Posterior
 
         self._refuse_unless_able("posterior")
-        return Posterior.of(
+        return Posterior(
             self.flow,
             y_star,
-            self._columns("x"),
-            self._columns("y"),
+            x_names=self.x_names or None,
+            y_names=self.y_names or None,
+            units=self.units,
             training=self.metadata.get("training"),
             extent=self.metadata.get("extent"),
             prior=prior,

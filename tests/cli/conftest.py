@@ -59,10 +59,7 @@ def regressor() -> isr.EQLRegressor:
         Formulas(jnp.array([-11.0, 0.05]), (slope,), 1, 2),
         Formulas(jnp.array([-26.5, 0.05, 0.01]), (law,), 1, 2),
     ]
-    front = [
-        Point(law, 5 + 8 * i, 2 + i, 0.1 - i, 0.1 - i, np.zeros(3))
-        for i, law in enumerate(laws)
-    ]
+    front = [Point(law, 5 + 8 * i, 2 + i, 0.1 - i, 0.1 - i, np.zeros(3)) for i, law in enumerate(laws)]
     model = isr.EQLRegressor(units={"depth": "m", "y": "Pa"})
     model.feature_names_in_, model.n_features_in_ = np.array(["depth", "speed"], dtype=object), 2
     model.y_names_ = ("y",)

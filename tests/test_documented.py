@@ -24,7 +24,7 @@ WITHOUT_EXAMPLE = {
     "isr.estimators.inverse.ConditionalISR.fit_simulator": "trains; the tutorial on simulators runs it",
     "isr.equations.functions.Phi.fdiff": "SymPy calls it",
     "isr.equations.functions.PhiInverse.fdiff": "SymPy calls it",
-    "isr.equations.twins.Block": "made by `extract`, whose example shows it",
+    "isr.equations.program.Block": "made by `extract`, whose example shows it",
     "isr.posterior.maximum": "stands behind `Posterior.map`",
     "isr.posterior.references.nuts": "compiles for ten seconds; its tests run it",
     "isr.posterior.repeated.Product": "stands behind `Posterior` of several observations",

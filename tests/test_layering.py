@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "bijections": {"tables", "native"},
     "native": {"tables", "bijections"},
     "training": {"tables", "bijections", "native"},
-    "formulas": {"tables", "bijections", "native"},
+    "formulas": {"tables", "bijections", "native", "equations"},
     "equations": {"tables", "bijections", "native"},
     "storage": {"tables", "bijections", "native", "equations", "posterior"},
     "posterior": {"tables", "bijections", "native", "training", "formulas", "equations"},

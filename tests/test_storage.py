@@ -18,18 +18,19 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import sympy
-from equations.expression_models import MODELS, make
 from numpy.testing import assert_array_equal
 from pandas.testing import assert_frame_equal
 
 import isr
+from equations.expression_models import MODELS, make
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.eql import build_eql
-from isr.bijections.formula import Formulas, express
+from isr.bijections.formula import Formulas, evaluate
 from isr.bijections.mlp import build_mlp
 from isr.bijections.parameters import cast
 from isr.bijections.primitives import PRIMITIVES, register_primitive
 from isr.storage import (
+    SCHEMA,
     Bundle,
     ModelFileError,
     from_bytes,
@@ -283,8 +284,8 @@ def narrow_and_said(content, tensors):
 
 FORGERIES = {
     "newer": (
-        lambda c, t: c.update(schema=2, isr="9.9"),
-        r"schema version 2, written by isr 9\.9.*upgrade isr",
+        lambda c, t: c.update(schema=SCHEMA + 1, isr="9.9"),
+        rf"schema version {SCHEMA + 1}, written by isr 9\.9.*upgrade isr",
     ),
     "schema of text": (lambda c, t: c.update(schema="1"), "not a whole number"),
     "unknown class": (
@@ -344,7 +345,7 @@ def test_a_number_in_a_formula_prints_as_it_computes():
     tree = ("mul", ("number", 2.5), ("input", 0))
     formulas = from_bytes(to_bytes(Bundle(Formulas(jnp.zeros(0), (tree,), 1, 1)))).model
     assert float(formulas(jnp.array([2.0]))[0, 0]) == 5.0
-    assert express(formulas.trees[0], [sympy.Symbol("x")], []) == 2.5 * sympy.Symbol("x")
+    assert evaluate(formulas.trees[0], np.array([2.0]), np.zeros(0)) == 5.0
 
 
 def test_a_primitive_of_ones_own_must_be_registered_before_loading(tmp_path):

@@ -18,6 +18,7 @@ from isr.bijections.coupling import Coupling
 from isr.bijections.formula import Formulas
 from isr.bijections.permutation import Permutation
 from isr.bijections.split import Split
+from isr.bijections.transformers import Affine
 
 N = 100_000
 N_FEATURES = 2
@@ -50,7 +51,9 @@ BIJECTIONS = {
     "polar": plain(Polar(jnp.array([0.3, -0.2]), pair=(2, 0), dim=3)),
     "sinh-arcsinh": plain(SinhArcsinh(jnp.array([0.3, -0.2]), jnp.array([0.1, -0.4]))),
     "split": plain(Split(jnp.array(0.3), jnp.array([-2.0, 1.5]), jnp.array([-0.3, 0.2]), 0.1, 1, 2)),
-    "formulas": plain(Coupling(formulas(SQUARE, ("constant", 0)), formulas(("number", 0), SQUARE), 1, 2, 2.0, 6.0)),
+    "formulas": plain(
+        Coupling(formulas(SQUARE, ("constant", 0)), formulas(("number", 0), SQUARE), 1, 2, Affine(2.0), 6.0)
+    ),
     "1 block of 2": core(2, 1),
     "2 blocks of 3, skip": core(3, 2, n_layers=1, skip=True),
     "4 blocks of 4, linear mixing, leaky ReLU": core(4, 4, mixing="linear", subnet="mlp", width=16),

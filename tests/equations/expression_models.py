@@ -14,6 +14,7 @@ from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.bijections.primitives import PRIMITIVES
 from isr.bijections.split import Split
+from isr.bijections.transformers import Affine
 
 
 def sparse(flow, share=0.15, seed=0):
@@ -70,7 +71,7 @@ def formulas(key):
         ("call", "sigmoid", ("mul", ("constant", 2), ("input", 0))),
     )
     network = Formulas(jnp.array([0.3, -0.2, 1.5]), trees, stack=2, n_inputs=1)
-    return Flow(Coupling(network, network, split=1, dim=2, clamp=2.0, guard=6.0))
+    return Flow(Coupling(network, network, 1, 2, Affine(2.0), guard=6.0))
 
 
 def bounded(key):

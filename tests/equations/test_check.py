@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from equations.expression_models import make, rows_for
 
+from equations.expression_models import make, rows_for
 from isr.equations import check, extract
 from isr.equations.check import CheckFailed
 

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sympy
-from equations.code_runs import RUNNERS, Inputs, Results
-from equations.expression_models import conditional, make, sparse, spread
 from mpmath import mp
 from numpy.testing import assert_allclose
 from scipy.stats import ks_2samp, spearmanr
 
+from equations.code_runs import RUNNERS, Inputs, Results
+from equations.expression_models import conditional, make, sparse, spread
 from isr.bijections.affine import Bounded
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.primitives import PRIMITIVES, register_primitive

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from equations.expression_models import conditional, make, sparse
 from numpy.testing import assert_allclose
 
+from equations.expression_models import conditional, make, sparse
 from isr.bijections.build import Architecture, build_flow
 from isr.equations import extract
 from isr.equations.code import generate

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import pytest
 import sympy
-from equations.expression_models import make, rows_for, sparse
 from numpy.testing import assert_allclose
 from sympy.parsing.sympy_parser import parse_expr
 
+from equations.expression_models import make, rows_for, sparse
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.primitives import PRIMITIVES
 from isr.bijections.sigmoid import sigmoid

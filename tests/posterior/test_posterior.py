@@ -370,7 +370,10 @@ MISTAKES = {
         lambda: Posterior(CONDITIONAL, [1.0, 2.0, 3.0]),
         r"y_star has 3 columns, expected 2: 'y1', 'y2'",
     ),
-    "not finite": (lambda: Posterior(CONDITIONAL, [1.0, np.nan]), "y_star contains NaN or infinite values: column 'y2'"),
+    "not finite": (
+        lambda: Posterior(CONDITIONAL, [1.0, np.nan]),
+        "y_star contains NaN or infinite values: column 'y2'",
+    ),
     "names": (
         lambda: Posterior(CONDITIONAL, Y, x_names=["a"]),
         "x has 2 variables, but 1 names were given: 'a'",

@@ -29,7 +29,7 @@ def banana_law():
     with jax.enable_x64(True):
         first = _one_square(last_weights=(0.0, 0.0), last_biases=(-np.log(2.0), 0.0))
         second = _one_square(last_weights=(0.0, -0.8), last_biases=(0.0, 0.8))
-    return Flow(Coupling(first, second, split=1, dim=2, clamp=None, guard=None))
+    return Flow(Coupling(first, second, split=1, dim=2))
 
 
 def _one_square(last_weights, last_biases):

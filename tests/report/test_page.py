@@ -173,7 +173,7 @@ def test_standard_errors_follow_the_derivative_of_a_printed_constant():
     zero = ("number", 0)
     first = Formulas(jnp.array([0.3]), (("constant", 0), zero), stack=2, n_inputs=1)
     second = Formulas(jnp.array([0.7]), (zero, ("mul", ("constant", 0), ("input", 0))), stack=2, n_inputs=1)
-    flow = Flow(Coupling(first, second, split=1, dim=2, clamp=None, guard=None))
+    flow = Flow(Coupling(first, second, split=1, dim=2))
     found = constant_errors(flow, np.array([0.01, 0.02]), lambda f: extract(f).forward.expressions)
     assert_allclose(found[float(np.exp(np.float64(0.3)))], 0.01 * np.exp(0.3), rtol=1e-4)
     assert_allclose(found[0.7], 0.02, rtol=1e-4)

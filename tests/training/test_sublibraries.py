@@ -9,7 +9,7 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.coupling import Coupling
 from isr.bijections.eql import build_eql
 from isr.bijections.parameters import flatten
-from isr.formulas.canonical import formulas_of, functions_in
+from isr.formulas.canonical import functions_in, network_expressions
 from isr.training.sublibraries import sublibrary_masks
 
 LIBRARY = {"constant": 1, "id": 1, "square": 1, "exp": 1, "sin": 1}
@@ -21,7 +21,7 @@ def _network(skip):
 
 def _formulas(network, mask):
     vector, restore = flatten(network)
-    return formulas_of(restore(vector * mask.astype(vector.dtype)))
+    return network_expressions(restore(vector * mask.astype(vector.dtype)))
 
 
 @pytest.fixture(scope="module")

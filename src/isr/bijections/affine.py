@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jax.scipy.linalg import lu_solve
-from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
 from isr.bijections.bijection import AbstractBijection, Mapped, Vector
+from isr.bijections.elementary import inside, ndtr, ndtri
 
 # Probabilities are held this far from 0 and 1, so that a point on the bound has a finite image (|u| <= 7.04).
 EDGE = 1e-12
@@ -35,6 +36,8 @@ class Standardise(AbstractBijection):
 
     shift: tuple[float, ...] = eqx.field(static=True)
     scale: tuple[float, ...] = eqx.field(static=True)
+
+    part: ClassVar[str] = "standardise"
 
     def __check_init__(self) -> None:
         if len(self.shift) != len(self.scale):
@@ -85,6 +88,8 @@ class Bounded(AbstractBijection):
     low: tuple[float | None, ...] = eqx.field(static=True)
     high: tuple[float | None, ...] = eqx.field(static=True)
 
+    part: ClassVar[str] = "bounds"
+
     def __check_init__(self) -> None:
         if len(self.low) != len(self.high):
             raise ValueError(f"low and high differ in length: {len(self.low)} and {len(self.high)}")
@@ -132,15 +137,16 @@ class Ends(NamedTuple):
 def open_bounds(x: Vector, ends: Sequence[Ends]) -> Mapped:
     """Return the images of bounded variables on the whole line, and the log-determinant."""
     images, log_dets = [], []
-    for value, (low, high, width) in zip(x, ends, strict=True):
+    for i, (value, (low, high, width)) in enumerate(zip(x, ends, strict=True)):
+        name = f"w_{i + 1}"
         if low is not None and high is not None:
-            u = probit((value - low) / width)
+            u = checkpoint_name(probit((value - low) / width), name)
             log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - jnp.log(width))
         elif low is not None:
-            u = jnp.log(jnp.maximum(value - low, NEAREST))
+            u = checkpoint_name(jnp.log(jnp.maximum(value - low, NEAREST)), name)
             log_dets.append(-u)
         elif high is not None:
-            u = -jnp.log(jnp.maximum(high - value, NEAREST))
+            u = checkpoint_name(-jnp.log(jnp.maximum(high - value, NEAREST)), name)
             log_dets.append(u)
         else:
             u = value
@@ -151,17 +157,19 @@ def open_bounds(x: Vector, ends: Sequence[Ends]) -> Mapped:
 def close_bounds(z: Vector, ends: Sequence[Ends], inner: Sequence[Any]) -> Mapped:
     """Return what `open_bounds` took to ``z``, held within ``inner`` (two numbers a variable)."""
     images, log_dets = [], []
-    for u, (low, high, width), (lowest, highest) in zip(z, ends, inner, strict=True):
+    for i, (u, (low, high, width), (lowest, highest)) in enumerate(zip(z, ends, inner, strict=True)):
+        name = f"w_{i + 1}"
         if low is not None and high is not None:
-            x = jnp.clip(low + width * ndtr(u), lowest, highest)
+            u = checkpoint_name(u, name)
+            x = inside(low + width * ndtr(u), lowest, highest)
             log_dets.append(jnp.log(width) - 0.5 * u * u - LOG_SQRT_2PI)
         elif low is not None:
-            log_distance = jnp.minimum(u, LARGEST_EXPONENT)
-            x = jnp.maximum(low + jnp.exp(log_distance), lowest)
+            log_distance = checkpoint_name(jnp.minimum(u, LARGEST_EXPONENT), name)
+            x = inside(low + jnp.exp(log_distance), lowest, np.inf)
             log_dets.append(log_distance)
         elif high is not None:
-            log_distance = jnp.minimum(-u, LARGEST_EXPONENT)
-            x = jnp.minimum(high - jnp.exp(log_distance), highest)
+            log_distance = checkpoint_name(jnp.minimum(-u, LARGEST_EXPONENT), name)
+            x = inside(high - jnp.exp(log_distance), -np.inf, highest)
             log_dets.append(log_distance)
         else:
             x = u

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import equinox as eqx
 import jax
@@ -21,6 +21,9 @@ class AbstractBijection(eqx.Module):
 
     The log-determinant is that of the direction asked for, natural logarithm of its absolute value.
     """
+
+    part: ClassVar[str] = ""
+    """What equations call this part of a model; a chain numbers the blocks."""
 
     if TYPE_CHECKING:  # a field in some bijections, a property in others; a declaration here would fix which
 

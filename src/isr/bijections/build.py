@@ -22,6 +22,7 @@ from isr.bijections.mlp import build_mlp
 from isr.bijections.permutation import Permutation
 from isr.bijections.primitives import PAPER_LIBRARY
 from isr.bijections.split import gain_of_split, split_of
+from isr.bijections.transformers import AbstractTransformer, Affine
 
 SUBNETS = ("eql", "mlp")
 CHARTS = ("polar", "split", "sinh_arcsinh")
@@ -47,7 +48,8 @@ class Architecture:
             (before the first block too), or ``"none"``.
         order: Which of the permutations that the seed offers: 0, 1, ... split the variables in different ways.
         charts: Closed-form charts before the blocks, by name.
-        clamp: Bound of the log-scale of a coupling.
+        clamp: Bound of the log-scale of an affine coupling.
+        transformer: What a coupling does to each variable; affine, with that clamp, when None.
         guard: Bound of the subnetworks' inputs, in standard deviations.
         n_features: Outputs of the conditioning network; 0 passes the standardised condition on.
         condenser: What that network is: leaky ReLUs (``"network"``, or twice as wide ``"wide network"``) or a
@@ -64,6 +66,7 @@ class Architecture:
     order: int = 0
     charts: tuple[str, ...] = ()
     clamp: float | None = 2.0
+    transformer: AbstractTransformer | None = None
     guard: float | None = 6.0
     n_features: int = 0
     condenser: str = "network"
@@ -81,6 +84,11 @@ class Architecture:
                 raise ValueError(f"unknown chart {chart!r}; known: {', '.join(CHARTS)}")
         if self.n_blocks < 1:
             raise ValueError(f"a flow needs at least one block, got n_blocks={self.n_blocks}")
+
+    @property
+    def couplings(self) -> AbstractTransformer:
+        """What the couplings do to each variable."""
+        return self.transformer or Affine(self.clamp)
 
 
 def build_flow(
@@ -198,14 +206,15 @@ def _block(key: Key, dim: int, n_features: int, shape: Architecture) -> Coupling
     split = dim // 2
     first = _subnetwork(k_first, dim - split + n_features, split, shape)
     second = _subnetwork(k_second, split + n_features, dim - split, shape)
-    return Coupling(first=first, second=second, split=split, dim=dim, clamp=shape.clamp, guard=shape.guard)
+    return Coupling(first, second, split, dim, shape.couplings, shape.guard)
 
 
 def _subnetwork(key: Key, n_inputs: int, n_outputs: int, shape: Architecture) -> Subnetwork:
+    stack = len(shape.couplings.names)
     if shape.subnet == "mlp":
-        return build_mlp(key, n_inputs, n_outputs, n_layers=shape.n_layers, width=shape.width, stack=2)
+        return build_mlp(key, n_inputs, n_outputs, n_layers=shape.n_layers, width=shape.width, stack=stack)
     return build_eql(
-        key, n_inputs, n_outputs, n_layers=shape.n_layers, library=shape.library, stack=2, skip=shape.skip
+        key, n_inputs, n_outputs, n_layers=shape.n_layers, library=shape.library, stack=stack, skip=shape.skip
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -42,17 +43,27 @@ class Chain(AbstractBijection):
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         total = zeros((), x.dtype)
-        for bijection in self.bijections:
-            x, log_det = bijection.forward_and_log_det(x, condition)
+        for part, bijection in self._parts():
+            with jax.named_scope(part):
+                x, log_det = bijection.forward_and_log_det(x, condition)
             total = total + log_det
         return x, total
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         total = zeros((), z.dtype)
-        for bijection in reversed(self.bijections):
-            z, log_det = bijection.inverse_and_log_det(z, condition)
+        for part, bijection in reversed(self._parts()):
+            with jax.named_scope(part):
+                z, log_det = bijection.inverse_and_log_det(z, condition)
             total = total + log_det
         return z, total
+
+    def _parts(self) -> list[tuple[str, AbstractBijection]]:
+        """The bijections with what equations call them."""
+        numbers = itertools.count(1)
+        names = (
+            f"block {next(numbers)}" if b.part == "block" else b.part or "mixing" for b in self.bijections
+        )
+        return list(zip(names, self.bijections, strict=True))
 
     def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
         return self._run(x, condition, "forward_columns", backwards=False)

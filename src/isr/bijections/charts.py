@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.special import ndtr
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from isr.bijections.affine import LOG_SQRT_2PI, probit
 from isr.bijections.bijection import AbstractBijection, Mapped, Vector
+from isr.bijections.elementary import log_cosh, ndtr
 
 
 class Polar(AbstractBijection):
@@ -29,6 +31,8 @@ class Polar(AbstractBijection):
     pair: tuple[int, int] = eqx.field(static=True)
     dim: int = eqx.field(static=True)
 
+    part: ClassVar[str] = "polar"
+
     def __check_init__(self) -> None:
         i, j = self.pair
         if not (0 <= i < self.dim and 0 <= j < self.dim and i != j):
@@ -36,19 +40,20 @@ class Polar(AbstractBijection):
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         i, j = self.pair
-        a, b = x[i] - self.centre[0], x[j] - self.centre[1]
-        log_radius = 0.5 * jnp.log(a * a + b * b)
-        u = probit(0.5 + jnp.arctan2(b, a) / (2 * math.pi))
+        a, b = checkpoint_name(x[i] - self.centre[0], "dx"), checkpoint_name(x[j] - self.centre[1], "dy")
+        log_radius = checkpoint_name(0.5 * jnp.log(a * a + b * b), "rho")
+        u = checkpoint_name(probit(0.5 + jnp.arctan2(b, a) / (2 * math.pi)), "angle")
         log_det = -2 * log_radius - math.log(2 * math.pi) + LOG_SQRT_2PI + 0.5 * u * u
         return x.at[i].set(log_radius).at[j].set(u), log_det
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         i, j = self.pair
-        log_radius, u = jnp.clip(z[i], -80.0, 80.0), z[j]
-        radius, angle = jnp.exp(log_radius), 2 * math.pi * (ndtr(u) - 0.5)
+        log_radius, u = checkpoint_name(jnp.clip(z[i], -80.0, 80.0), "rho"), checkpoint_name(z[j], "angle")
+        radius, angle = jnp.exp(log_radius), checkpoint_name(2 * math.pi * (ndtr(u) - 0.5), "turn")
         log_det = 2 * log_radius + math.log(2 * math.pi) - LOG_SQRT_2PI - 0.5 * u * u
-        a, b = radius * jnp.cos(angle), radius * jnp.sin(angle)
-        return z.at[i].set(self.centre[0] + a).at[j].set(self.centre[1] + b), log_det
+        a = checkpoint_name(self.centre[0] + radius * jnp.cos(angle), "px")
+        b = checkpoint_name(self.centre[1] + radius * jnp.sin(angle), "py")
+        return z.at[i].set(a).at[j].set(b), log_det
 
 
 class SinhArcsinh(AbstractBijection):
@@ -62,19 +67,23 @@ class SinhArcsinh(AbstractBijection):
     log_tail: Float[Array, " dim"]
     skew: Float[Array, " dim"]
 
+    part: ClassVar[str] = "tails"
+
     @property
     def dim(self) -> int:
         """How many variables it maps."""
         return self.log_tail.shape[0]
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        w = jnp.exp(self.log_tail) * jnp.arcsinh(x) - self.skew
-        return jnp.sinh(w), jnp.sum(self.log_tail + _log_cosh(w) - 0.5 * jnp.log1p(x * x))
+        x = checkpoint_name(x, "a")
+        w = checkpoint_name(jnp.exp(self.log_tail) * jnp.arcsinh(x) - self.skew, "w")
+        return checkpoint_name(jnp.sinh(w), "q"), jnp.sum(
+            self.log_tail + log_cosh(w) - 0.5 * jnp.log1p(x * x)
+        )
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        w = jnp.exp(-self.log_tail) * (jnp.arcsinh(z) + self.skew)
-        return jnp.sinh(w), jnp.sum(_log_cosh(w) - self.log_tail - 0.5 * jnp.log1p(z * z))
-
-
-def _log_cosh(w: Array) -> Array:
-    return jnp.logaddexp(w, -w) - math.log(2)
+        z = checkpoint_name(z, "a")
+        w = checkpoint_name(jnp.exp(-self.log_tail) * (jnp.arcsinh(z) + self.skew), "w")
+        return checkpoint_name(jnp.sinh(w), "q"), jnp.sum(
+            log_cosh(w) - self.log_tail - 0.5 * jnp.log1p(z * z)
+        )

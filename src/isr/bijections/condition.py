@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from isr.bijections.affine import Standardise
@@ -30,12 +32,13 @@ class ConditionMap(eqx.Module):
         return self.standardise.dim if self.network is None else self.network.n_outputs
 
     def __call__(self, y: Float[Array, " condition"]) -> Float[Array, " features"]:
-        return self.features(self.standardise.forward_and_log_det(y)[0])
+        with jax.named_scope("condition"):
+            return self.features(checkpoint_name(self.standardise.forward_and_log_det(y)[0], "c"))
 
     def features(self, standardised: Float[Array, " condition"]) -> Float[Array, " features"]:
         """Return what the couplings read, from a condition that is standardised already."""
         if self.network is None:
             return standardised
         if self.guard is not None:
-            standardised = jnp.clip(standardised, -self.guard, self.guard)
-        return self.network(standardised)[0]
+            standardised = checkpoint_name(jnp.clip(standardised, -self.guard, self.guard), "gc")
+        return checkpoint_name(self.network(standardised)[0], "f")

@@ -1,7 +1,7 @@
-"""Affine coupling: rescale and shift each half of the variables by functions of the other.
+"""Coupling: transform each half of the variables by functions of the other.
 
-Direction, everywhere: *forward* takes data x to latent z, *inverse* brings it back. The clamp of the log-scale
-and the guard of the subnetworks' inputs are part of the formula.
+Direction, everywhere: *forward* takes data x to latent z, *inverse* brings it back. The transformer's clamp and the
+guard of the subnetworks' inputs are part of the formula.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array
 
 from isr.bijections.affine import Linear
 from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
-from isr.bijections.elementary import arctan
 from isr.bijections.eql import EQL
 from isr.bijections.formula import Formulas
 from isr.bijections.mlp import MLP
 from isr.bijections.permutation import Permutation
+from isr.bijections.transformers import AbstractTransformer, Affine
 from isr.native.couplings import Block, native_forms
 
 Model = TypeVar("Model")
@@ -31,17 +31,17 @@ Subnetwork = EQL | MLP | Formulas
 
 
 class Coupling(AbstractBijection):
-    """Maps ``(u1, u2)`` to ``(v1, o2)``, two affine couplings one after the other.
+    """Maps ``(u1, u2)`` to ``(v1, o2)``, two couplings one after the other.
 
-    ``v1 = u1 * exp(s1(u2)) + t1(u2)`` and ``o2 = u2 * exp(s2(v1)) + t2(v1)``, where every ``s`` is held inside
-    ``±clamp`` by ``clamp * 2/pi * atan(s / clamp)`` and every input of a subnetwork inside ``±guard``.
+    ``v1 = T(u1; first(u2))`` and ``o2 = T(u2; second(v1))``, where ``T`` is the transformer and every input of a
+    subnetwork is held inside ``±guard``. The affine one gives ``v1 = u1 * exp(s1(u2)) + t1(u2)``.
 
     Args:
-        first: Gives ``s1`` and ``t1``, stacked, from ``u2`` and the condition.
-        second: Gives ``s2`` and ``t2``, stacked, from ``v1`` and the condition.
+        first: Gives the parameters of ``v1``, stacked, from ``u2`` and the condition.
+        second: Gives those of ``o2``, from ``v1`` and the condition.
         split: How many leading variables form ``u1``.
         dim: Number of variables in all.
-        clamp: Bound of the log-scale; ``None`` leaves it free.
+        transformer: What is done to each variable.
         guard: Bound of the subnetworks' inputs; ``None`` leaves them free.
     """
 
@@ -49,8 +49,10 @@ class Coupling(AbstractBijection):
     second: Subnetwork
     split: int = eqx.field(static=True)
     dim: int = eqx.field(static=True)
-    clamp: float | None = eqx.field(static=True)
-    guard: float | None = eqx.field(static=True)
+    transformer: AbstractTransformer = Affine()
+    guard: float | None = eqx.field(static=True, default=None)
+
+    part: ClassVar[str] = "block"
 
     def __check_init__(self) -> None:
         if not 0 < self.split < self.dim:
@@ -58,10 +60,8 @@ class Coupling(AbstractBijection):
                 f"split must lie strictly between 0 and dim={self.dim}, "
                 f"got {self.split}; a coupling needs variables on both sides"
             )
-        for name in ("clamp", "guard"):
-            bound = getattr(self, name)
-            if bound is not None and not bound > 0:
-                raise ValueError(f"{name} must be a positive number or None, got {bound!r}")
+        if self.guard is not None and not self.guard > 0:
+            raise ValueError(f"guard must be a positive number or None, got {self.guard!r}")
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         return self._forward(x, condition)
@@ -82,31 +82,40 @@ class Coupling(AbstractBijection):
 
     def _forward(self, x: Array, condition: Array | None) -> tuple[Array, Array]:
         u1, u2 = jnp.split(x, [self.split])
-        s1, t1 = self.scale_and_shift(self.first, u2, condition)
-        v1 = u1 * jnp.exp(s1) + t1
-        s2, t2 = self.scale_and_shift(self.second, v1, condition)
-        o2 = u2 * jnp.exp(s2) + t2
-        return jnp.concatenate([v1, o2]), jnp.sum(s1, axis=0) + jnp.sum(s2, axis=0)
+        u1, u2 = checkpoint_name(u1, "u1"), checkpoint_name(u2, "u2")
+        v1, slope1 = self.transformer.forward(u1, *self.parameters(1, u2, condition))
+        v1 = checkpoint_name(v1, "v1")
+        o2, slope2 = self.transformer.forward(u2, *self.parameters(2, v1, condition))
+        o2 = checkpoint_name(o2, "o2")
+        return jnp.concatenate([v1, o2]), jnp.sum(slope1, axis=0) + jnp.sum(slope2, axis=0)
 
     def _inverse(self, z: Array, condition: Array | None) -> tuple[Array, Array]:
         v1, o2 = jnp.split(z, [self.split])
-        s2, t2 = self.scale_and_shift(self.second, v1, condition)
-        u2 = (o2 - t2) * jnp.exp(-s2)
-        s1, t1 = self.scale_and_shift(self.first, u2, condition)
-        u1 = (v1 - t1) * jnp.exp(-s1)
-        return jnp.concatenate([u1, u2]), -jnp.sum(s1, axis=0) - jnp.sum(s2, axis=0)
+        v1, o2 = checkpoint_name(v1, "v1"), checkpoint_name(o2, "o2")
+        u2, slope2 = self.transformer.inverse(o2, *self.parameters(2, v1, condition))
+        u2 = checkpoint_name(u2, "u2")
+        u1, slope1 = self.transformer.inverse(v1, *self.parameters(1, u2, condition))
+        return jnp.concatenate([checkpoint_name(u1, "u1"), u2]), jnp.sum(slope1, axis=0) + jnp.sum(
+            slope2, axis=0
+        )
 
-    def scale_and_shift(
-        self, subnetwork: Subnetwork, half: Array, condition: Array | None
-    ) -> tuple[Float[Array, "half *n"], Float[Array, "half *n"]]:
-        """Return the clamped log-scale and the shift that ``subnetwork`` gives, for one sample or a column each."""
-        inputs = half if condition is None else jnp.concatenate([half, condition])
-        if self.guard is not None:
-            inputs = jnp.clip(inputs, -self.guard, self.guard)
-        s, t = subnetwork.columns(inputs) if inputs.ndim == 2 else subnetwork(inputs)
-        if self.clamp is not None:
-            s = self.clamp * (2 / np.pi) * arctan(s / self.clamp)
-        return s, t
+    def parameters(self, which: int, half: Array, condition: Array | None) -> tuple[Array, ...]:
+        """Return the transformer's parameters for the first or the second half, for one sample or a column each."""
+        network = self.first if which == 1 else self.second
+        inputs = [checkpoint_name(self._guarded(half), f"g{3 - which}")]
+        if condition is not None:
+            with jax.named_scope("condition"):
+                inputs.append(checkpoint_name(self._guarded(condition), "gc"))
+        inputs = jnp.concatenate(inputs)
+        raw = network.columns(inputs) if inputs.ndim == 2 else network(inputs)
+        parameters = self.transformer.constrained(*raw)
+        return tuple(
+            checkpoint_name(p, f"{name}{which}")
+            for p, name in zip(parameters, self.transformer.names, strict=True)
+        )
+
+    def _guarded(self, values: Array) -> Array:
+        return values if self.guard is None else jnp.clip(values, -self.guard, self.guard)
 
 
 def natively(model: Model) -> Model:

@@ -1,6 +1,8 @@
-"""Sine and arctangent as polynomials.
+"""Elementary functions that equations keep whole, known to their reader by name.
 
-XLA calls the C library for these two, one number at a time; a polynomial runs in vector registers, ten times as fast.
+
+XLA calls the C library for sine and arctangent, one number at a time; a polynomial runs in vector registers, ten times
+as fast.
 The coefficients interpolate at Chebyshev nodes; the error is about one unit in the last place of the precision at hand.
 """
 
@@ -10,6 +12,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax.scipy import special
 from jaxtyping import Array, Float
 
 # sin(2 pi a) / a in powers of a^2, for a up to 1/4.
@@ -47,11 +50,13 @@ def _(primals, tangents):
     return sin2pi(g), 2 * math.pi * sin2pi(g + 0.25) * dg
 
 
+@jax.jit
 def sin(g: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return the sine of ``g`` (radians)."""
     return sin2pi(g / (2 * math.pi))
 
 
+@jax.jit
 def cos(g: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return the cosine of ``g`` (radians)."""
     return sin2pi(g / (2 * math.pi) + 0.25)
@@ -81,3 +86,33 @@ def _horner(coefficients: tuple[float, ...], z: Float[Array, "..."]) -> Float[Ar
     for c in coefficients[-2::-1]:
         value = value * z + c
     return value
+
+
+@jax.jit
+def ndtr(u: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return the normal distribution function."""
+    return special.ndtr(u)
+
+
+@jax.jit
+def ndtri(p: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return the normal quantile."""
+    return special.ndtri(p)
+
+
+@jax.jit
+def log_cosh(w: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return the logarithm of the hyperbolic cosine."""
+    return jnp.logaddexp(w, -w) - math.log(2)
+
+
+@jax.jit
+def soft_clamp(s: Float[Array, "..."], bound: float) -> Float[Array, "..."]:
+    """Return ``s`` held smoothly inside ``±bound``: ``bound * 2/pi * atan(s / bound)``."""
+    return bound * (2 / math.pi) * arctan(s / bound)
+
+
+@jax.jit
+def inside(x: Float[Array, "..."], low: float, high: float) -> Float[Array, "..."]:
+    """Return ``x`` held inside the bounds of the variable it is; equations state them beside, not in each formula."""
+    return jnp.clip(x, low, high)

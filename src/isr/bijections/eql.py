@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from isr.bijections.arrays import all_on_device
@@ -57,7 +58,7 @@ class EQL(eqx.Module):
         seen = [h]
         g = self._linear(0, h)
         for layer in range(1, len(self.weights)):
-            h = activate(self.library, g)
+            h = checkpoint_name(activate(self.library, g), "hidden")
             seen.append(h)
             last = layer == len(self.weights) - 1
             g = self._linear(layer, jnp.concatenate(seen, axis=-1) if self.skip and last else h)

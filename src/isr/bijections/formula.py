@@ -9,9 +9,8 @@ formula *is* the subnetwork. A tree is a nested tuple:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,9 +18,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from isr.bijections.primitives import lookup
-
-if TYPE_CHECKING:
-    import sympy
 
 Tree = tuple[Any, ...]
 # Of a tree from a file: higher powers and larger whole numbers are no formula, and would take SymPy for ever.
@@ -77,25 +73,6 @@ def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k
         return lookup(tree[1]).apply(*(evaluate(t, inputs, constants) for t in tree[2:]))
     values = [evaluate(t, inputs, constants) for t in tree[1:]]
     return reduce({"add": jnp.add, "mul": jnp.multiply}[kind], values)
-
-
-def express(tree: Tree, inputs: Sequence[sympy.Expr], constants: Sequence[sympy.Expr]) -> sympy.Expr:
-    """Return one tree as a SymPy expression of ``inputs`` and ``constants``."""
-    import sympy
-
-    kind = tree[0]
-    if kind == "input":
-        return inputs[tree[1]]
-    if kind == "constant":
-        return constants[tree[1]]
-    if kind == "number":
-        return sympy.Integer(tree[1]) if tree[1] == int(tree[1]) else sympy.Float(tree[1])
-    if kind == "pow":
-        return express(tree[1], inputs, constants) ** tree[2]
-    if kind == "call":
-        return lookup(tree[1]).express(*(express(t, inputs, constants) for t in tree[2:]))
-    terms = [express(t, inputs, constants) for t in tree[1:]]
-    return {"add": sympy.Add, "mul": sympy.Mul}[kind](*terms)
 
 
 def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from isr.bijections.arrays import all_on_device
@@ -46,7 +47,7 @@ class MLP(eqx.Module):
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             h = jax.vmap(jnp.matmul)(weight, h) + bias
             if layer < len(self.weights) - 1:
-                h = jax.nn.leaky_relu(h, NEGATIVE_SLOPE)
+                h = checkpoint_name(jax.nn.leaky_relu(h, NEGATIVE_SLOPE), "hidden")
         return h
 
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:

@@ -1,8 +1,6 @@
-"""Primitives: the elementary functions equations are made of.
+"""Primitives: the elementary functions that networks are made of.
 
-A primitive is one record with its array form, its symbol form and its cost; the two forms mean the same
-number everywhere, the limits of the safe domain included. SymPy is loaded when a symbol form is first asked for: it
-takes a third of a second, and many a program trains and draws without ever writing an equation.
+A primitive is written once, in JAX; equations read it from there, the limits of its safe domain included.
 """
 
 from __future__ import annotations
@@ -10,92 +8,70 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from isr.bijections import elementary
-
-if TYPE_CHECKING:
-    import sympy
+from isr.bijections.marks import marked
 
 __all__ = ["PAPER_LIBRARY", "PRIMITIVES", "Primitive", "lookup", "parse_library", "register_primitive"]
 
 
 @dataclass(frozen=True)
 class Primitive:
-    """An elementary function in its array form and its symbol form.
+    """An elementary function.
 
     Args:
         name: How the library and saved files call it.
         arity: Number of arguments; 0 marks the constant, 1 a function, 2 a product-like operation.
         array: The function on JAX arrays, elementwise.
-        symbol: The same function on SymPy expressions.
         cost: What one use adds to the complexity of an equation.
-        domain: Arguments are held inside these limits, in both forms; ``None`` leaves an end open.
+        domain: Arguments are held inside these limits; ``None`` leaves an end open.
+        symbol: The same function on SymPy expressions, for a nicer print than its JAX program gives; None to read that.
 
     Example:
-        >>> import sympy
-        >>> square = PRIMITIVES["square"]
-        >>> square.apply(jax.numpy.array(3.0)).item(), square.express(sympy.Symbol("x"))
-        (9.0, x**2)
+        >>> PRIMITIVES["square"].apply(jax.numpy.array(3.0)).item()
+        9.0
     """
 
     name: str
     arity: int
     array: Callable[..., Any]
-    symbol: Callable[..., Any]
     cost: int = 1
     domain: tuple[float | None, float | None] = (None, None)
+    symbol: Callable[..., Any] | None = None
 
     def apply(self, *arguments: jax.Array) -> jax.Array:
-        """Return the array form at ``arguments``, each held inside the safe domain."""
+        """Return the function at ``arguments``, each held inside the safe domain."""
+        return marked(self.name, self._held)(*arguments)
+
+    def _held(self, *arguments: jax.Array) -> jax.Array:
         low, high = self.domain
         if low is not None or high is not None:
             arguments = tuple(jnp.clip(a, low, high) for a in arguments)
         return self.array(*arguments)
 
-    def express(self, *arguments: sympy.Expr) -> sympy.Expr:
-        """Return the symbol form at ``arguments``, with the safe domain written as Min and Max."""
-        return self.symbol(*(_hold(a, *self.domain) for a in arguments))
-
-
-def _hold(argument: sympy.Expr, low: float | None, high: float | None) -> sympy.Expr:
-    import sympy
-
-    if low is not None:
-        argument = sympy.Max(argument, sympy.Float(low))
-    if high is not None:
-        argument = sympy.Min(argument, sympy.Float(high))
-    return argument
-
-
-def _late(name: str, module: str = "sympy") -> Callable[..., Any]:
-    """Return a function of a module that is loaded when the function is first called."""
-    return lambda *arguments: getattr(import_module(module), name)(*arguments)
-
 
 # The limits: below 1e-6 a logarithm or a square root has slopes no optimiser survives; above 15 an
 # exponential squared twice leaves single precision; a pole nearer than 0.01 turns one sample into a wild one.
-_SIN = _late("sin")
 _BUILT_IN = (
-    Primitive("constant", 0, jnp.ones_like, lambda: _late("Integer")(1), 1),
-    Primitive("id", 1, lambda g: g, lambda g: g, 1),
-    Primitive("square", 1, jnp.square, lambda g: g**2, 2),
-    Primitive("cube", 1, lambda g: g * g * g, lambda g: g**3, 3),
-    Primitive("sin2pi", 1, elementary.sin2pi, lambda g: _SIN(2 * import_module("sympy").pi * g), 4),
-    Primitive("sin", 1, elementary.sin, _SIN, 4),
-    Primitive("cos", 1, elementary.cos, _late("cos"), 4),
-    Primitive("exp", 1, jnp.exp, _late("exp"), 4, (None, 15.0)),
-    Primitive("log", 1, jnp.log, _late("log"), 4, (1e-6, None)),
-    Primitive("sqrt", 1, jnp.sqrt, _late("sqrt"), 3, (1e-6, None)),
-    Primitive("reciprocal", 1, jnp.reciprocal, lambda g: 1 / g, 3, (0.01, None)),
-    Primitive("sigmoid", 1, jax.nn.sigmoid, _late("sigmoid", "isr.bijections.sigmoid"), 4),
-    Primitive("tanh", 1, jnp.tanh, _late("tanh"), 4),
-    Primitive("product", 2, jnp.multiply, lambda a, b: a * b, 2),
+    Primitive("constant", 0, jnp.ones_like, 1),
+    Primitive("id", 1, lambda g: g, 1),
+    Primitive("square", 1, jnp.square, 2),
+    Primitive("cube", 1, lambda g: g * g * g, 3),
+    Primitive("sin2pi", 1, elementary.sin2pi, 4),
+    Primitive("sin", 1, elementary.sin, 4),
+    Primitive("cos", 1, elementary.cos, 4),
+    Primitive("exp", 1, jnp.exp, 4, (None, 15.0)),
+    Primitive("log", 1, jnp.log, 4, (1e-6, None)),
+    Primitive("sqrt", 1, jnp.sqrt, 3, (1e-6, None)),
+    Primitive("reciprocal", 1, jnp.reciprocal, 3, (0.01, None)),
+    Primitive("sigmoid", 1, jax.nn.sigmoid, 4),
+    Primitive("tanh", 1, jnp.tanh, 4),
+    Primitive("product", 2, jnp.multiply, 2),
 )
 
 PRIMITIVES: dict[str, Primitive] = {p.name: p for p in _BUILT_IN}
@@ -153,27 +129,27 @@ def _order(name: str) -> tuple[int, str]:
 def register_primitive(
     name: str,
     array: Callable[..., Any],
-    symbol: Callable[..., Any],
+    symbol: Callable[..., Any] | None = None,
     *,
     arity: int = 1,
     cost: int = 4,
     domain: tuple[float | None, float | None] = (None, None),
 ) -> Primitive:
-    """Add a primitive of your own and return it, once both its forms have been seen to agree.
+    """Add a primitive of your own and return it.
 
     Args:
         name: A lower-case identifier, not yet taken.
-        array: The function on JAX arrays, elementwise.
-        symbol: The same function on SymPy expressions, built from SymPy functions.
+        array: The function, elementwise, written with functions of JAX.
+        symbol: The same function on SymPy expressions, for a nicer print; equations are read from ``array`` without it.
         arity: 1 or 2 arguments.
         cost: What one use adds to the complexity of an equation.
         domain: Limits inside which arguments are held.
 
     Example:
-        >>> import jax.numpy as jnp, sympy
-        >>> bump = register_primitive("bump", lambda g: jnp.exp(-g * g), lambda g: sympy.exp(-(g**2)))
-        >>> bump.express(sympy.Symbol("u"))
-        exp(-u**2)
+        >>> import jax.numpy as jnp
+        >>> bump = register_primitive("bump", lambda g: jnp.exp(-g * g))
+        >>> bump.apply(jnp.zeros(())).item()
+        1.0
         >>> del PRIMITIVES["bump"]
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
@@ -187,26 +163,15 @@ def register_primitive(
     low, high = domain
     if not (-np.inf if low is None else low) < (np.inf if high is None else high):
         raise ValueError(f"the domain of a primitive must have low < high, got {domain!r}")
-    primitive = Primitive(name, arity, array, symbol, int(cost), domain)
-    _refuse_unless_forms_agree(primitive)
+    primitive = Primitive(name, arity, array, int(cost), domain, symbol)
+    _refuse_unless_usable(primitive)
     PRIMITIVES[name] = primitive
     return primitive
 
 
-def _refuse_unless_forms_agree(primitive: Primitive) -> None:
-    import sympy
-
-    symbols = sympy.symbols(f"u:{primitive.arity}", real=True)
+def _refuse_unless_usable(primitive: Primitive) -> None:
+    """Refuse what is not elementwise and finite, and a symbol form that means another number."""
     points = np.random.default_rng(0).normal(scale=3.0, size=(primitive.arity, 64))
-    try:
-        expression = sympy.sympify(primitive.express(*symbols), strict=True)
-        expected = np.array(
-            [complex(expression.evalf(17, subs=dict(zip(symbols, p, strict=True)))) for p in points.T]
-        )
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"the symbol form of {primitive.name!r} must take and return SymPy expressions; it raised: {error}"
-        ) from error
     with jax.enable_x64(True):
         found = np.asarray(primitive.apply(*jnp.asarray(points)))
     if found.shape != points.shape[1:]:
@@ -218,10 +183,25 @@ def _refuse_unless_forms_agree(primitive: Primitive) -> None:
         raise ValueError(
             f"the array form of {primitive.name!r} is not finite at {where.tolist()}; narrow its domain"
         )
+    if primitive.symbol is None:
+        return
+    held = np.clip(points, *(None if end is None else end for end in primitive.domain))
+    try:
+        expected = np.array([complex(primitive.symbol(*map(_float, p)).evalf(17)) for p in held.T])
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"the symbol form of {primitive.name!r} must take and return SymPy expressions; it raised: {error}"
+        ) from error
     error = np.abs(found - expected) / (1 + np.abs(expected))
     if not np.all(error < 1e-9):
-        where = points[:, int(np.argmax(error))]
+        worst = int(np.argmax(error))
         raise ValueError(
-            f"array and symbol form of {primitive.name!r} disagree at {where.tolist()}: "
-            f"{found[np.argmax(error)]:.9g} against {expected[np.argmax(error)]:.9g}; both must mean the same number"
+            f"array and symbol form of {primitive.name!r} disagree at {points[:, worst].tolist()}: "
+            f"{found[worst]:.9g} against {expected[worst]:.9g}; both must mean the same number"
         )
+
+
+def _float(value: float) -> Any:
+    import sympy
+
+    return sympy.Float(value, 17)

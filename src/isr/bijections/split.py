@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr, ndtr, ndtri
+from jax.ad_checkpoint import checkpoint_name
+from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 
 from isr.bijections.affine import LOG_SQRT_2PI
 from isr.bijections.arrays import on_device
 from isr.bijections.bijection import AbstractBijection, Mapped, Scalar, Vector
+from isr.bijections.elementary import ndtr, ndtri
 
 # Probabilities are held above this, so that the far tails have a finite image (|u| <= 11.5).
 LOWEST = 1e-30
@@ -42,6 +44,8 @@ class Split(AbstractBijection):
     variable: int = eqx.field(static=True)
     dim: int = eqx.field(static=True)
 
+    part: ClassVar[str] = "split"
+
     def __check_init__(self) -> None:
         if not 0 <= self.variable < self.dim:
             raise ValueError(f"variable must lie in 0..{self.dim - 1}, got {self.variable}")
@@ -49,37 +53,48 @@ class Split(AbstractBijection):
             raise ValueError(f"the cut must be finite, got {self.cut}")
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        value, i = x[self.variable], self.variable
-        side = self._side(value < self.cut)
-        t = side.sign * (value - side.centre) * jnp.exp(-side.log_width)
-        u = side.sign * ndtri(jnp.maximum(jnp.exp(side.log_share) * ndtr(t), LOWEST))
-        return x.at[i].set(u), side.log_share - side.log_width + 0.5 * (u * u - t * t)
+        i, (left, right) = self.variable, self._sides()
+        value = checkpoint_name(x[i], f"q_{i + 1}")
+        a = checkpoint_name((value - left.centre) * jnp.exp(-left.log_width), f"a_{i + 1}")
+        b = checkpoint_name((value - right.centre) * jnp.exp(-right.log_width), f"b_{i + 1}")
+        below = ndtri(jnp.maximum(jnp.exp(left.log_share) * ndtr(jnp.minimum(a, left.at_cut)), LOWEST))
+        above = -ndtri(jnp.maximum(jnp.exp(right.log_share) * ndtr(jnp.minimum(-b, right.at_cut)), LOWEST))
+        u = checkpoint_name(jnp.where(value < self.cut, below, above), f"u_{i + 1}")
+        slope = jnp.where(value < self.cut, left.log_slope(a), right.log_slope(b))
+        return x.at[i].set(u), slope + 0.5 * u * u
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        u, i = z[self.variable], self.variable
-        side = self._side(u < self.balance)
-        share = jnp.exp(-side.log_share) * ndtr(side.sign * u)
-        t = ndtri(jnp.clip(share, LOWEST, ndtr(side.t_cut)))
-        x = side.centre + side.sign * jnp.exp(side.log_width) * t
-        return z.at[i].set(x), side.log_width - side.log_share - 0.5 * (u * u - t * t)
+        i, (left, right) = self.variable, self._sides()
+        u = checkpoint_name(z[i], f"u_{i + 1}")
+        is_left = u < self.balance
+        share = jnp.exp(-left.log_share) * ndtr(u)
+        a = checkpoint_name(ndtri(jnp.clip(share, LOWEST, ndtr(left.at_cut))), f"a_{i + 1}")
+        share = jnp.exp(-right.log_share) * ndtr(-u)
+        b = checkpoint_name(-ndtri(jnp.clip(share, LOWEST, ndtr(right.at_cut))), f"b_{i + 1}")
+        below, above = left.centre + jnp.exp(left.log_width) * a, right.centre + jnp.exp(right.log_width) * b
+        x = checkpoint_name(jnp.where(is_left, below, above), f"q_{i + 1}")
+        return z.at[i].set(x), -(jnp.where(is_left, left.log_slope(a), right.log_slope(b)) + 0.5 * u * u)
 
-    def _side(self, left: Array) -> _Side:
-        """Return the constants of the side a value lies on; both are read from the cut outwards."""
-        signs = jnp.asarray([1.0, -1.0], self.centres.dtype)
-        cuts = signs * (self.cut - self.centres) * jnp.exp(-self.log_widths)
-        shares = log_ndtr(signs * self.balance) - log_ndtr(cuts)
-        pairs = (signs, self.centres, self.log_widths, cuts, shares)
-        return _Side(*(jnp.where(left, pair[0], pair[1]) for pair in pairs))
+    def _sides(self) -> tuple[_Side, _Side]:
+        """Return the constants of both sides, each read from its far end towards the cut."""
+        sides = []
+        for sign, centre, log_width in zip((1.0, -1.0), self.centres, self.log_widths, strict=True):
+            at_cut = sign * (self.cut - centre) * jnp.exp(-log_width)
+            sides.append(_Side(centre, log_width, at_cut, log_ndtr(sign * self.balance) - log_ndtr(at_cut)))
+        return sides[0], sides[1]
 
 
 class _Side(NamedTuple):
-    """Constants of one side; ``share`` is its weight over the part of its normal distribution before the cut."""
+    """Constants of one side; ``log_share`` is its weight over the part of its normal distribution before the cut."""
 
-    sign: Scalar
     centre: Scalar
     log_width: Scalar
-    t_cut: Scalar
+    at_cut: Scalar
     log_share: Scalar
+
+    def log_slope(self, standard: Scalar) -> Scalar:
+        """Return the logarithm of the slope, but for what the image adds to it."""
+        return self.log_share - self.log_width - 0.5 * standard * standard
 
 
 def split_of(rows: Float[np.ndarray, "n dim"], variable: int) -> Split:

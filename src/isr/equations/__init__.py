@@ -5,9 +5,8 @@ from isr.equations.complexity import complexity, n_constants
 from isr.equations.compose import Composed, ExpressionTooLarge, compose
 from isr.equations.expressions import Expressions, extract
 from isr.equations.functions import Phi, PhiInverse
-from isr.equations.program import Assignment, Program
+from isr.equations.program import Assignment, Block, Program
 from isr.equations.simplify import simplify
-from isr.equations.twins import Block
 
 __all__ = [
     "Assignment",

@@ -16,8 +16,7 @@ from isr.equations.complexity import complexity, n_constants
 from isr.equations.evaluate import compile_numpy, evaluate
 from isr.equations.extract import forward_program, inverse_program
 from isr.equations.naming import name_variables
-from isr.equations.program import Program
-from isr.equations.twins import Block
+from isr.equations.program import Block, Program
 
 if TYPE_CHECKING:
     from isr.equations.code.jax_functions import JaxFunctions

@@ -1,27 +1,23 @@
-"""Extraction: a flow as two programs of equations, forward and inverse, that mean the same numbers."""
+"""Extraction: a flow, or any JAX function, as programs of equations that mean the same numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import sympy
 
-from isr.bijections.affine import Bounded, Inverted
-from isr.bijections.bijection import AbstractBijection
-from isr.bijections.chain import Chain
-from isr.bijections.condition import ConditionMap
-from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
-from isr.equations import chart_twins as _registered  # noqa: F401  (gives the charts their twins)
-from isr.equations import twins
+from isr.bijections.parameters import cast
+from isr.equations.graph import Graph, Node, Value
 from isr.equations.naming import Names
-from isr.equations.networks import express
-from isr.equations.program import Program, without_dead_code
-from isr.equations.twins import Block, Context
-from isr.equations.writer import Writer, folded, held, scaled
+from isr.equations.program import Block, Program, without_dead_code
+from isr.equations.read import read, symbols
+from isr.equations.written import Writer, folded
 
 
 def forward_program(flow: Flow, names: Names, *, padding_is_zero: bool = True) -> tuple[Program, list[Block]]:
@@ -32,83 +28,110 @@ def forward_program(flow: Flow, names: Names, *, padding_is_zero: bool = True) -
         names: The symbols to write it in.
         padding_is_zero: Write the padding of a single variable as 0; else it is an input of its own.
     """
-    context = _context(flow, names)
-    padding = [sympy.S.Zero] * flow.n_padding if padding_is_zero else list(names.padding)
-    outputs, log_det = twins.forward(flow.bijection, [*names.x, *padding], context)
-    program = Program(
-        inputs=names.x if padding_is_zero else (*names.x, *names.padding),
-        conditions=names.y if flow.condition_map is not None else (),
-        assignments=tuple(context.write.assignments),
-        outputs=tuple(outputs),
-        log_det=log_det,
-        output_symbols=_latent(flow, names),
-        labels=names.labels,
-    )
-    return without_dead_code(program), context.blocks
+    inputs = names.x if padding_is_zero else (*names.x, *names.padding)
+    method = flow.forward_one if padding_is_zero else flow.latent_one
+    return _program(flow, method, inputs, _latent(flow, names), names)
 
 
 def inverse_program(flow: Flow, names: Names) -> Program:
     """Return latent to x as equations."""
-    context = _context(flow, names)
-    outputs, log_det = twins.inverse(flow.bijection, list(_latent(flow, names)), context)
-    program = Program(
-        inputs=_latent(flow, names),
-        conditions=names.y if flow.condition_map is not None else (),
-        assignments=tuple(context.write.assignments),
-        outputs=tuple(outputs[: flow.dim]),
-        log_det=log_det,
-        bounds=_bounds(flow.bijection)[: flow.dim],
-        output_symbols=names.x,
-        labels=names.labels,
+    return _program(flow, flow.inverse_one, _latent(flow, names), names.x, names)[0]
+
+
+def function_program(
+    function: Callable[..., Any],
+    inputs: Sequence[sympy.Symbol],
+    outputs: Sequence[sympy.Symbol],
+    labels: dict[str, str],
+) -> Program:
+    """Return a function of one vector, written in JAX, as equations without a log-determinant.
+
+    Args:
+        function: Takes a vector of the inputs and returns one of the outputs.
+        inputs: Symbols of the inputs.
+        outputs: Symbols of the outputs.
+        labels: Display name of each symbol by its name.
+    """
+    graph = Graph()
+    (results,) = read(lambda x: jnp.ravel(function(x)), [symbols(graph, inputs)], graph)
+    return _written(
+        graph, list(results), 0.0, inputs, (), outputs, {s.name for s in (*inputs, *outputs)}, labels
+    )[0]
+
+
+def read_formulas(
+    function: Callable[..., Any], inputs: Sequence[sympy.Symbol], *, whole_numbers: bool = False
+) -> list[sympy.Expr]:
+    """Return the outputs of a function of one vector as expressions, functions of the library under their own names.
+
+    Args:
+        function: Written in JAX.
+        inputs: Symbols of the inputs.
+        whole_numbers: Whether whole numbers stay whole; else every number but 1, -1 and exponents is a float.
+    """
+
+    def constant(value: float) -> Any:
+        is_whole = value.is_integer() and (whole_numbers or abs(value) <= 1)
+        return sympy.Integer(int(value)) if is_whole else sympy.Float(value)
+
+    graph = Graph()
+    (results,) = read(lambda x: jnp.ravel(function(x)), [symbols(graph, inputs)], graph, keep_primitives=True)
+    writer = Writer(graph, list(results), number_of=constant, inline=True, form_of=sympy.Function)
+    return [writer.expression(v) for v in results]
+
+
+def _program(
+    flow: Flow, method: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any], names: Names
+) -> tuple[Program, list[Block]]:
+    leaves = jax.tree.leaves(eqx.filter(flow, eqx.is_inexact_array))
+    if not all(np.all(np.isfinite(leaf)) for leaf in leaves):
+        raise ValueError("the model holds weights that are not finite, so it has no equations; train it anew")
+    graph, conditions = Graph(), names.y if flow.condition_map is not None else ()
+    given = [symbols(graph, s) for s in (inputs, conditions) if s]
+    with jax.enable_x64(True):
+        precise = cast(flow, jnp.float64)
+    function = getattr(precise, method.__name__)
+    results, log_det = read(function, given, graph)
+    return _written(
+        graph, list(results), log_det.item(), inputs, conditions, outputs, names.taken, names.labels
     )
-    return without_dead_code(program)
+
+
+def _written(
+    graph: Graph, results: list[Value], log_det: Value, inputs: Any, conditions: Any, outputs: Any, taken: set[str],
+    labels: Any,
+) -> tuple[Program, list[Block]]:  # fmt: skip
+    """Write values as a program; outputs that are held inside bounds give those to the program instead."""
+    bounds = tuple(_bounds(v) for v in results)
+    plain = [v.args[0] if isinstance(v, Node) and v.op == "inside" else v for v in results]
+    writer = Writer(graph, [*plain, log_det], taken)
+    program = Program(
+        inputs=tuple(inputs),
+        conditions=tuple(conditions),
+        assignments=tuple(writer.assignments),
+        outputs=tuple(folded(writer.expression(v)) for v in plain),
+        log_det=folded(writer.expression(log_det)),
+        bounds=bounds if any(b != (None, None) for b in bounds) else (),
+        output_symbols=tuple(outputs),
+        labels=labels,
+    )
+    return without_dead_code(program), _blocks(graph, writer)
+
+
+def _bounds(value: Value) -> tuple[float | None, float | None]:
+    if not (isinstance(value, Node) and value.op == "inside"):
+        return None, None
+    low, high = (float(end) for end in value.args[1:])
+    return (low if np.isfinite(low) else None), (high if np.isfinite(high) else None)
+
+
+def _blocks(graph: Graph, writer: Writer) -> list[Block]:
+    blocks: dict[str, dict[str, tuple[Any, ...]]] = {}
+    for (part, role), values in graph.seen.items():
+        if part.startswith("block "):
+            blocks.setdefault(part, {})[role] = tuple(writer.expression(v) for v in values)
+    return [Block(number, values) for number, values in enumerate(blocks.values(), 1)]
 
 
 def _latent(flow: Flow, names: Names) -> tuple[sympy.Symbol, ...]:
     return (*names.y[: flow.n_observed], *names.z)
-
-
-def _context(flow: Flow, names: Names) -> Context:
-    if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(eqx.filter(flow, eqx.is_inexact_array))):
-        raise ValueError("the model holds weights that are not finite, so it has no equations; train it anew")
-    write = Writer(names.taken)
-    numbers = {id(c): index + 1 for index, c in enumerate(_couplings(flow.bijection))}
-    features = [] if flow.condition_map is None else _features(flow.condition_map, names, write)
-    return Context(write, features, numbers)
-
-
-def _couplings(bijection: AbstractBijection) -> Iterator[Coupling]:
-    if isinstance(bijection, Coupling):
-        yield bijection
-    elif isinstance(bijection, Chain):
-        for part in bijection.bijections:
-            yield from _couplings(part)
-    elif isinstance(bijection, Inverted):
-        yield from _couplings(bijection.bijection)
-
-
-def _features(condition_map: ConditionMap, names: Names, write: Writer) -> list[sympy.Expr]:
-    part = "condition"
-    fixed = condition_map.standardise
-    values = [
-        folded(scaled(y, shift, scale, write, part))
-        for y, shift, scale in zip(names.y, fixed.shift, fixed.scale, strict=True)
-    ]
-    values = write.name_all(values, "c", part=part, role="standardised")
-    if condition_map.network is None:
-        return values
-    guard = condition_map.guard
-    if guard is not None:
-        guarded = [held(value, -guard, guard) for value in values]
-        values = write.name_all(guarded, "gc", part=part, role="guard")
-    features = express(condition_map.network, 0, values, write, "f", part)
-    return write.name_all(features, "f", part=part, role="feature")
-
-
-def _bounds(bijection: AbstractBijection) -> tuple[tuple[float | None, float | None], ...]:
-    """The limits of x, known when the chart of a box comes first."""
-    if isinstance(bijection, Chain):
-        return _bounds(bijection.bijections[0])
-    if isinstance(bijection, Bounded):
-        return tuple(zip(bijection.low, bijection.high, strict=True))
-    return ()

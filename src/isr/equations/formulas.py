@@ -11,10 +11,11 @@ import sympy
 from jaxtyping import Float
 from sympy.printing.numpy import JaxPrinter, NumPyPrinter
 
-from isr.bijections.formula import Formulas, complexity, express
+from isr.bijections.formula import Formulas, complexity
 from isr.bijections.sigmoid import written_out
 from isr.equations.code.support import comment
 from isr.equations.evaluate import evaluate
+from isr.equations.extract import function_program
 from isr.equations.print.latex import latex
 from isr.equations.print.mathml import mathml
 from isr.equations.print.text import legend, text
@@ -57,16 +58,9 @@ class FormulaExpressions:
         """The formulas as a program without intermediates."""
         names = symbol_names([*self.x_names, *self.y_names])
         symbols = [sympy.Symbol(name, real=True) for name in names]
-        inputs, outputs = tuple(symbols[: len(self.x_names)]), tuple(symbols[len(self.x_names) :])
-        constants = [_number(float(c)) for c in np.asarray(self.formulas.constants, np.float64)]
-        return Program(
-            inputs=inputs,
-            conditions=(),
-            assignments=(),
-            outputs=tuple(express(tree, inputs, constants) for tree in self.formulas.trees),
-            log_det=sympy.S.Zero,
-            output_symbols=outputs,
-            labels=dict(zip(names, (*self.x_names, *self.y_names), strict=True)),
+        inputs, outputs = symbols[: len(self.x_names)], symbols[len(self.x_names) :]
+        return function_program(
+            self.formulas, inputs, outputs, dict(zip(names, (*self.x_names, *self.y_names), strict=True))
         )
 
     @property

@@ -110,6 +110,27 @@ class Program:
         return listing(self).section
 
 
+@dataclass(frozen=True)
+class Block:
+    """The functions of one coupling block, named as in the paper's appendix, one expression for each component.
+
+    ``v1 = u1 * exp(s1) + t1`` with ``s1`` and ``t1`` functions of u2; ``o2 = u2 * exp(s2) + t2`` with ``s2`` and
+    ``t2`` functions of v1. The clamp and the guard are part of them.
+
+    Attributes:
+        number: Of the block, from 1.
+        values: Expressions by role: u1, u2, v1, o2 and the parameters of both halves, such as s1 and t2.
+    """
+
+    number: int
+    values: Mapping[str, tuple[sympy.Expr, ...]]
+
+    def __getattr__(self, role: str) -> tuple[sympy.Expr, ...]:
+        if role.startswith("_") or role not in self.values:
+            raise AttributeError(f"a block has no {role!r}; it has {', '.join(self.values)}")
+        return self.values[role]
+
+
 def replaced(expression: sympy.Expr, table: Mapping[Any, Any]) -> sympy.Expr:
     """Return an expression with whatever ``table`` names exchanged."""
     return cast(sympy.Expr, expression.xreplace(dict(table)))

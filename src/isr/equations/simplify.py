@@ -18,7 +18,7 @@ from jaxtyping import Float
 from isr.equations.evaluate import compile_numpy, evaluate
 from isr.equations.print.text import number_text
 from isr.equations.program import Program, replaced, without_dead_code
-from isr.equations.writer import folded, number
+from isr.equations.written import folded, number
 
 # Beyond this many constants, one number of digits serves all: trying each would take minutes.
 MOST_CONSTANTS_ONE_BY_ONE = 200

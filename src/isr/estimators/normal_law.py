@@ -84,4 +84,4 @@ def _shifts(slopes: np.ndarray, dim: int) -> Coupling:
         return Formulas(jnp.asarray(part.ravel()), trees, 2, n_other + d_y)
 
     first, second = formulas(slopes[:split], dim - split), formulas(slopes[split:], split)
-    return Coupling(first, second, split, dim, clamp=None, guard=None)
+    return Coupling(first, second, split, dim)

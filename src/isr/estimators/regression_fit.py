@@ -37,10 +37,9 @@ from isr.estimators.status import DivergedError
 from isr.formulas.canonical import (
     Expression,
     build_formulas,
-    expressions_of,
-    formulas_of,
     functions_in,
     input_symbols,
+    network_expressions,
     shortest,
     with_small_phases,
 )
@@ -133,7 +132,7 @@ def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]])
 
 def tidy(formulas: Formulas) -> Formulas:
     """Return formulas with constants that are exactly zero taken out, and what they held up."""
-    return _rewritten(formulas, [with_small_phases(e) for e in expressions_of(formulas)])
+    return _rewritten(formulas, [with_small_phases(e) for e in network_expressions(formulas)])
 
 
 def _rewritten(formulas: Formulas | EQL, expressions: Sequence[Expression]) -> Formulas:
@@ -166,7 +165,7 @@ def _in_y_units(criterion: Criterion, y_scale: Standardise) -> Criterion:
 
 
 def _in_units(formulas: Formulas, y_scale: Standardise) -> Formulas:
-    expressions = zip(y_scale.scale, expressions_of(formulas), strict=True)
+    expressions = zip(y_scale.scale, network_expressions(formulas), strict=True)
     return _rewritten(formulas, [sympy.Float(width) * e for width, e in expressions])
 
 
@@ -204,7 +203,7 @@ class _Factors:
         if self.are_trivial:
             return formulas
         inputs = input_symbols(formulas.n_inputs)
-        parts = zip(ratios, self.factors, expressions_of(formulas), strict=True)
+        parts = zip(ratios, self.factors, network_expressions(formulas), strict=True)
         return _rewritten(
             formulas, [sympy.Float(r) * e * factor.expression(inputs) for r, factor, e in parts]
         )
@@ -254,7 +253,7 @@ def _promising(trained: Trained) -> list[EQL]:
     kept: dict[frozenset[str], EQL] = {}
     for i in np.argsort(worth, kind="stable"):
         network = _thinned(trained.networks[i])
-        kept.setdefault(functions_in(formulas_of(network)), network)
+        kept.setdefault(functions_in(network_expressions(network)), network)
         if len(kept) == N_REFINED:
             break
     return list(kept.values())
@@ -272,9 +271,12 @@ def _thinned(network: EQL) -> EQL:
 
 def _open(pruned: Pruned, x_scale: Standardise) -> list[Formulas]:
     """Return networks as formulas in x's own units, no two of the same structure."""
-    raw = [
-        (s - sympy.Float(m)) / sympy.Float(w) if m else s / sympy.Float(w)
+    raw = {
+        s: (s - sympy.Float(m)) / sympy.Float(w) if m else s / sympy.Float(w)
         for s, m, w in zip(input_symbols(x_scale.dim), x_scale.shift, x_scale.scale, strict=True)
-    ]
-    opened = (_rewritten(network, formulas_of(network, raw)) for network in pruned.networks)
+    }
+    opened = (
+        _rewritten(network, [e.xreplace(raw) for e in network_expressions(network)])
+        for network in pruned.networks
+    )
     return list({formulas.trees: formulas for formulas in opened}.values())

@@ -6,18 +6,22 @@ the form with fewer constants becomes the formula.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import sympy
 from sympy.core.function import AppliedUndef
 
 from isr.bijections.arrays import on_device
-from isr.bijections.eql import EQL, units
+from isr.bijections.eql import EQL
 from isr.bijections.formula import Formulas, Tree
-from isr.bijections.formula import express as express_tree
-from isr.bijections.primitives import lookup
+from isr.bijections.mlp import MLP
+from isr.bijections.parameters import cast
+from isr.equations.extract import read_formulas
 
 # SymPy's annotations promise less than its expressions do.
 Expression = Any
@@ -28,16 +32,31 @@ MAX_EXPANDED_TERMS = 200
 MOST_OUTSIDE = 15
 # A phase this small is rounding of one that is zero.
 ROUNDING = 1e-9
-_POLYNOMIAL = {"id", "square", "cube", "product"}
 
 
-def formulas_of(network: EQL, inputs: Sequence[Expression] | None = None) -> list[Expression]:
-    """Return the outputs of ``network`` as expressions with float constants, the first network's first.
+def network_expressions(network: EQL | MLP | Formulas) -> list[Expression]:
+    """Return the outputs of a stack of networks as expressions with float constants, the first network's first.
 
-    Functions that are not polynomials stay opaque symbols named after their primitive.
+    Functions that are not polynomials stay opaque, named after their primitive.
     """
-    symbols = list(inputs) if inputs is not None else input_symbols(network.n_inputs)
-    return [e for k in range(network.stack) for e in _one_network(network, k, symbols)]
+    if isinstance(network, MLP):
+        raise TypeError("a leaky-ReLU network has no formulas; use subnet='eql'")
+    inputs = input_symbols(network.n_inputs)
+    if not isinstance(network, Formulas):
+        with jax.enable_x64(True):
+            return read_formulas(cast(network, jnp.float64), inputs)
+    # Constants are read as symbols, which tells them from the whole numbers of a formula.
+    values = np.asarray(network.constants, np.float64)
+    symbols = [sympy.Symbol(f"constant{i}", real=True) for i in range(len(values))]
+    n = network.n_inputs
+
+    def outputs(both: Any) -> Any:
+        return dataclasses.replace(network, constants=both[n:])(both[:n])
+
+    swap = {
+        s: sympy.Float(v) if v else sympy.Integer(0) for s, v in zip(symbols, values.tolist(), strict=True)
+    }
+    return [e.xreplace(swap) for e in read_formulas(outputs, [*inputs, *symbols], whole_numbers=True)]
 
 
 def functions_in(expressions: Sequence[Expression]) -> frozenset[str]:
@@ -50,46 +69,6 @@ def functions_in(expressions: Sequence[Expression]) -> frozenset[str]:
 def input_symbols(n: int) -> list[sympy.Symbol]:
     """Return the symbols that stand for a formula's inputs."""
     return [sympy.Symbol(f"input{i}", real=True) for i in range(n)]
-
-
-def _one_network(network: EQL, k: int, inputs: list[Expression]) -> list[Expression]:
-    seen, h = list(inputs), list(inputs)
-    for layer in range(len(network.weights)):
-        last = layer == len(network.weights) - 1
-        columns = seen if network.skip and last else h
-        weight = np.asarray(network.weights[layer], dtype=float)[k]
-        bias = None if network.biases is None else np.asarray(network.biases[layer], dtype=float)[k]
-        g = [_affine(row, columns, 0.0 if bias is None else bias[i]) for i, row in enumerate(weight)]
-        if last:
-            return g
-        h = _units(network, g)
-        seen += h
-    raise AssertionError("a network has at least one layer")
-
-
-def _affine(row: np.ndarray, columns: list[Expression], bias: float) -> Expression:
-    terms = [sympy.Float(float(w)) * c for w, c in zip(row, columns, strict=True) if w and c != 0]
-    return sympy.Add(*terms, sympy.Float(float(bias)) if bias else 0)
-
-
-def _units(network: EQL, g: list[Expression]) -> list[Expression]:
-    start, values = 0, []
-    for primitive, count in units(network.library):
-        for i in range(count):
-            arguments = [g[start + i + j * count] for j in range(primitive.arity)]
-            values.append(_apply(primitive.name, arguments))
-        start += primitive.arity * count
-    return values
-
-
-def _apply(name: str, arguments: list[Expression]) -> Expression:
-    if all(a.is_number for a in arguments):
-        return sympy.Float(lookup(name).express(*arguments).evalf(17))
-    if name in _POLYNOMIAL:
-        return lookup(name).symbol(*arguments)
-    if name == "sin2pi":  # the factor joins the constants inside, which makes frequencies readable
-        return sympy.Function("sin")(sympy.expand(2 * np.pi * arguments[0]))
-    return sympy.Function(name)(*arguments)
 
 
 def shortest(expression: Expression) -> Expression:
@@ -181,21 +160,3 @@ def _tree(node: Expression, places: dict, constants: list[float]) -> Tree:
         kind = "add" if node.is_Add else "mul"
         return (kind, *(_tree(a, places, constants) for a in node.args))
     return ("call", node.func.__name__, *(_tree(a, places, constants) for a in node.args))
-
-
-def expressions_of(formulas: Formulas) -> list[Expression]:
-    """Return formulas as expressions with float constants, functions opaque: the inverse of `build_formulas`."""
-    values = [sympy.Float(float(c)) if c else sympy.Integer(0) for c in np.asarray(formulas.constants)]
-    inputs = input_symbols(formulas.n_inputs)
-    return [_opaque(tree, inputs, values) for tree in formulas.trees]
-
-
-def _opaque(tree: Tree, inputs: list, values: list) -> Expression:
-    if tree[0] in ("input", "constant", "number"):
-        return express_tree(tree, inputs, values)
-    if tree[0] == "pow":
-        return _opaque(tree[1], inputs, values) ** tree[2]
-    arguments = [_opaque(t, inputs, values) for t in (tree[2:] if tree[0] == "call" else tree[1:])]
-    if tree[0] == "call":
-        return _apply(tree[1], arguments)
-    return sympy.Add(*arguments) if tree[0] == "add" else sympy.Mul(*arguments)

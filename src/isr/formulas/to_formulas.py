@@ -6,6 +6,8 @@ What comes out equals the trained flow near the data, and is where the refit of 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import sympy
@@ -18,16 +20,15 @@ from isr.bijections.charts import Polar
 from isr.bijections.coupling import Coupling, Subnetwork
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
-from isr.bijections.mlp import MLP
 from isr.bijections.permutation import Permutation
 from isr.bijections.split import Split
+from isr.bijections.transformers import AbstractTransformer
 from isr.formulas.canonical import (
     Expression,
     build_formulas,
-    expressions_of,
-    formulas_of,
     functions_in,
     input_symbols,
+    network_expressions,
     shortest,
 )
 
@@ -88,13 +89,6 @@ def _fold_into(step: AbstractBijection, scale: Standardise) -> list[AbstractBije
     return [scale, step]
 
 
-def network_expressions(network: Subnetwork) -> list[Expression]:
-    """Return a subnetwork's outputs as expressions with float constants."""
-    if isinstance(network, MLP):
-        raise TypeError("a leaky-ReLU network has no formulas; use subnet='eql'")
-    return expressions_of(network) if isinstance(network, Formulas) else formulas_of(network)
-
-
 def functions_of(flow: Flow) -> frozenset[str]:
     """Return the names of the functions, other than polynomials, that the couplings of a flow use."""
     couplings = [step for step in flow.steps if isinstance(step, Coupling)]
@@ -103,44 +97,51 @@ def functions_of(flow: Flow) -> frozenset[str]:
 
 
 def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBijection]:
-    first, second = network_expressions(step.first), network_expressions(step.second)
+    """The coupling as formulas, in raw units where its transformer can take the scale in."""
     split, rest = step.split, step.dim - step.split
-    s1, t1, s2, t2 = first[:split], first[split:], second[:rest], second[rest:]
-    s1, s2 = [_unclamped(s, step.clamp) for s in s1], [_unclamped(s, step.clamp) for s in s2]
-    offset = np.zeros(step.dim)
+    transformer, first = _unclamped(step.transformer, network_expressions(step.first), split)
+    _, second = _unclamped(step.transformer, network_expressions(step.second), rest)
+    offset, before = np.zeros(step.dim), []
     if scale is not None:
-        for s, t, start in ((s1, t1, 0), (s2, t2, split)):
-            for i in range(len(s)):
-                m, width = scale.shift[start + i], scale.scale[start + i]
-                s[i] = s[i] - sympy.Float(np.log(width))
-                if s[i].is_number:  # the shift joins the formula's own constant
-                    t[i] = t[i] - sympy.Float(m) * sympy.exp(s[i]).evalf(17)
-                else:
-                    offset[start + i] = m
-        reads = input_symbols(step.first.n_inputs)
-        for i in range(rest):  # u2 = (x2 - m2) / width, of which the shift may have been taken already
-            left = scale.shift[split + i] - offset[split + i]
-            raw = (reads[i] - sympy.Float(left)) / sympy.Float(scale.scale[split + i])
-            swap = {reads[i]: raw if left else reads[i] / sympy.Float(scale.scale[split + i])}
-            s1, t1 = [e.xreplace(swap) for e in s1], [e.xreplace(swap) for e in t1]
-    coupling = Coupling(
-        first=build_formulas([shortest(e) for e in (*s1, *t1)], step.first.n_inputs, stack=2),
-        second=build_formulas([shortest(e) for e in (*s2, *t2)], step.second.n_inputs, stack=2),
-        split=split,
-        dim=step.dim,
-        clamp=None,
-        guard=None,
-    )
-    return [Shift(on_device(offset)), coupling] if offset.any() else [coupling]
+        units = list(zip(scale.shift, scale.scale, strict=True))
+        folded = [transformer.from_raw_units(*u, *p) for u, p in zip(units, [*first, *second], strict=True)]
+        if any(f is None for f in folded):
+            before = [scale]
+        else:
+            offset = np.array([f[1] for f in folded])
+            parameters = [list(f[0]) for f in folded]
+            first, second = parameters[:split], parameters[split:]
+            first = _reading_raw_units(first, step, units[split:], offset[split:])
+    shape = {"split": split, "dim": step.dim, "transformer": transformer, "guard": None}
+    coupling = Coupling(first=_network(first, step.first), second=_network(second, step.second), **shape)
+    return [*before, *([Shift(on_device(offset))] if offset.any() else []), coupling]
 
 
-def _unclamped(s: Expression, clamp: float | None) -> Expression:
-    if clamp is None:
-        return s
-    if s.is_number:
-        return sympy.Float(clamp * 2 / np.pi * np.arctan(float(s) / clamp))
-    # Near zero the clamp is the factor 2/pi; the refit of the constants mends what is left.
-    return sympy.Float(2 / np.pi) * s
+Parameters = list[list[Expression]]
+"""The transformer's parameters of each variable of a half."""
+
+
+def _unclamped(
+    transformer: AbstractTransformer, outputs: list[Expression], n: int
+) -> tuple[AbstractTransformer, Parameters]:
+    """A transformer without clamps, and its parameters by variable, of outputs that stand parameter by parameter."""
+    opened = [transformer.unclamped(*outputs[i::n]) for i in range(n)]
+    return opened[0][0], [list(parameters) for _, parameters in opened]
+
+
+def _reading_raw_units(parameters: Parameters, step: Coupling, units: list, offset: np.ndarray) -> Parameters:
+    """Formulas of u2 that read x2 instead: u2 = (x2 - shift) / scale, of which a shift may have been taken already."""
+    reads = input_symbols(step.first.n_inputs)
+    swap = {}
+    for symbol, (shift, width), taken in zip(reads, units, offset, strict=False):
+        left = shift - taken
+        swap[symbol] = (symbol - sympy.Float(left) if left else symbol) / sympy.Float(width)
+    return [[e.xreplace(swap) for e in row] for row in parameters]
+
+
+def _network(parameters: Parameters, like: Subnetwork) -> Formulas:
+    outputs = [shortest(e) for parameter in zip(*parameters, strict=True) for e in parameter]
+    return build_formulas(outputs, like.n_inputs, stack=like.stack)
 
 
 def tidy(flow: Flow) -> Flow:
@@ -156,17 +157,8 @@ def _tidy_step(step: AbstractBijection) -> list[AbstractBijection]:
         return []
     if not (isinstance(step, Coupling) and isinstance(step.first, Formulas)):
         return [step]
-    networks = [
+    first, second = (
         build_formulas([shortest(e) for e in network_expressions(n)], n.n_inputs, stack=n.stack)
         for n in (step.first, step.second)
-    ]
-    return [
-        Coupling(
-            first=networks[0],
-            second=networks[1],
-            split=step.split,
-            dim=step.dim,
-            clamp=step.clamp,
-            guard=step.guard,
-        )
-    ]
+    )
+    return [replace(step, first=first, second=second)]

@@ -20,6 +20,7 @@ from isr.bijections.eql import EQL
 from isr.bijections.mlp import MLP
 from isr.bijections.permutation import Permutation
 from isr.bijections.primitives import is_built_in
+from isr.bijections.transformers import Affine
 from isr.native.library import library_tag
 
 # The order is that of the library.
@@ -147,7 +148,7 @@ def native_forms(blocks: Iterable[Block]) -> list[AbstractBijection]:
 
 def _plan(block: Block) -> Plan | None:
     coupling, before = block
-    shape = _shape(coupling.first)
+    shape = _shape(coupling.first) if isinstance(coupling.transformer, Affine) else None
     if shape is None or shape != _shape(coupling.second):
         return None
     tag = library_tag()
@@ -156,8 +157,8 @@ def _plan(block: Block) -> Plan | None:
     n_condition = coupling.first.n_inputs - (coupling.dim - coupling.split)
     order = before.order if isinstance(before, Permutation) else tuple(range(coupling.dim))
     return Plan(
-        tag, coupling.dim, coupling.split, n_condition, *shape, coupling.clamp or 0.0, coupling.guard or 0.0,
-        isinstance(before, Linear), (order,),
+        tag, coupling.dim, coupling.split, n_condition, *shape,
+        coupling.transformer.clamp or 0.0, coupling.guard or 0.0, isinstance(before, Linear), (order,),
     )  # fmt: skip
 
 

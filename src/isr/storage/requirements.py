@@ -97,8 +97,8 @@ def _refuse_unless_subnetworks_fit(flow: Flow) -> None:
             halves = part.split, part.dim - part.split
             for network, given, read in ((part.first, *halves), (part.second, *halves[::-1])):
                 found = network.stack, network.n_inputs, network.n_outputs
-                if found != (2, read + n_features, given):
+                expected = len(part.transformer.names), read + n_features, given
+                if found != expected:
                     raise ModelFileError(
-                        f"a subnetwork has (stack, inputs, outputs) {found}, expected {(2, read + n_features, given)}; "
-                        f"{REMEDY}"
+                        f"a subnetwork has (stack, inputs, outputs) {found}, expected {expected}; {REMEDY}"
                     )

@@ -21,6 +21,7 @@ from isr.storage.bundle import REMEDY, ModelFileError
 from isr.storage.upgrades import upgraded
 
 CLASSES = {
+    "Affine": "isr.bijections.transformers",
     "Bounded": "isr.bijections.affine",
     "Chain": "isr.bijections.chain",
     "ConditionMap": "isr.bijections.condition",

@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from isr.bijections.transformers import Affine
+
 Fields = dict[str, Any]
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of what a file holds; a file with a higher one is refused."""
 
-CHANGES: dict[int, dict[str, Callable[[Fields], tuple[str, Fields]]]] = {}
+
+def _coupling(old: Fields) -> tuple[str, Fields]:
+    return "Coupling", {"transformer": Affine(old.pop("clamp")), **old}
+
+
+CHANGES: dict[int, dict[str, Callable[[Fields], tuple[str, Fields]]]] = {2: {"Coupling": _coupling}}
 """By the schema that brought them: for each class that changed, its new name and fields from the old fields.
 
-Fields hold finished parts, so a change may build modules of them. An example, for a field that got another name:
-``{2: {"Coupling": lambda old: ("Coupling", {"transformer": Affine(old.pop("clamp")), **old})}}``.
+Fields hold finished parts, so a change may build modules of them.
 """
 
 

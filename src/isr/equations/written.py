@@ -1,0 +1,215 @@
+"""From a graph of values to SymPy: what gets a name of its own, and what each value looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import sympy
+from sympy.core.add import _addsort
+
+from isr.bijections.primitives import lookup
+from isr.bijections.sigmoid import sigmoid
+from isr.equations.functions import Phi, PhiInverse
+from isr.equations.graph import Graph, Node, Value
+from isr.equations.program import Assignment
+
+# What is written with at most so many operations needs no hidden units beside it.
+INLINE = 60
+# A value of more operations that is read more than once gets a name, hidden unit or not.
+LEAST_SHARED = 12
+# So does a longer sum inside a function: SymPy looks long for something to evaluate there.
+LONGEST_ARGUMENT = 6
+
+
+def _soft_clamp(s: Any, bound: Any) -> Any:
+    return folded(2 * bound * sympy.atan(s / bound) / sympy.pi)
+
+
+FORMS: dict[str, Callable[..., Any]] = {
+    "exp": sympy.exp, "log": sympy.log, "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "asin": sympy.asin,
+    "acos": sympy.acos, "arctan": sympy.atan, "atan2": sympy.atan2, "sinh": sympy.sinh, "cosh": sympy.cosh,
+    "tanh": sympy.tanh, "asinh": sympy.asinh, "acosh": sympy.acosh, "atanh": sympy.atanh, "erf": sympy.erf,
+    "erfc": sympy.erfc, "erf_inv": sympy.erfinv, "abs": sympy.Abs, "sign": sympy.sign, "floor": sympy.floor,
+    "ceil": sympy.ceiling, "lgamma": sympy.loggamma, "sigmoid": sigmoid, "ndtr": Phi, "ndtri": PhiInverse,
+    "sin2pi": lambda g: sympy.sin(2 * sympy.pi * g),
+    "log_ndtr": lambda u: sympy.log(cast(Any, Phi(u))),
+    "log_cosh": lambda w: sympy.log(sympy.cosh(w)),
+    "logaddexp": lambda a, b: sympy.log(sympy.exp(a) + sympy.exp(b)),
+    "soft_clamp": _soft_clamp,
+    "leaky_relu": lambda g, slope: sympy.Max(g, slope * g, evaluate=False),
+    "max": lambda a, b: sympy.Max(a, b, evaluate=False),
+    "min": lambda a, b: sympy.Min(a, b, evaluate=False),
+    "inside": lambda x, low, high: sympy.Min(sympy.Max(x, low, evaluate=False), high, evaluate=False),
+    "where": lambda condition, then, otherwise: sympy.Piecewise((then, condition), (otherwise, True)),
+    "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge, "eq": sympy.Eq, "ne": sympy.Ne,
+    "and": sympy.And, "or": sympy.Or, "not": sympy.Not,
+}  # fmt: skip
+"""What each operation of a graph is in SymPy."""
+
+
+class Writer:
+    """Writes values of a graph as SymPy expressions, with equations for those that have names.
+
+    Args:
+        graph: Holds the values.
+        results: Values that must be written; what they do not read is left out.
+        taken: Names that no intermediate may have.
+        number_of: How a constant is written.
+        inline: Whether nothing gets a name at all.
+        form_of: How a function is written, by its name.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        results: Iterable[Value],
+        taken: Iterable[str] = (),
+        *,
+        number_of: Callable[[float], Any] | None = None,
+        inline: bool = False,
+        form_of: Callable[[str], Callable[..., Any]] | None = None,
+    ) -> None:
+        self._number = number_of or number
+        self._form = form_of or _form
+        self._taken = set(taken)
+        self._known: dict[Node, Any] = {}
+        named = [] if inline else _named(list(results))
+        blocks = {part for part, _ in graph.seen if part.startswith("block")}
+        self.assignments: list[Assignment] = []
+        for node in named:
+            self.assignments.append(self._assignment(node, len(blocks) > 1))
+
+    def expression(self, value: Value) -> Any:
+        """Return a value as a SymPy expression."""
+        if not isinstance(value, Node):
+            return self._number(value)
+        if value not in self._known:
+            self._known[value] = self._written(value)
+        return self._known[value]
+
+    def _assignment(self, node: Node, several: bool) -> Assignment:
+        if node.op == "name":
+            inner, label, role, part = node.args
+        else:
+            inner, label, role, part = node, "h", "hidden", node.part
+        numbered = role == "hidden"
+        lead = f"b{part.split()[-1]}_" if several and part.startswith("block ") else ""
+        value = self.expression(inner) if node.op == "name" else self._written(node)
+        symbol = sympy.Symbol(
+            self._free(f"{lead}h" if numbered else lead + label, numbered=numbered), real=True
+        )
+        self._known[node] = symbol
+        return Assignment(symbol, value, part, role)
+
+    def _free(self, name: str, *, numbered: bool) -> str:
+        number, candidate = 1, f"{name}1" if numbered else name
+        while candidate in self._taken:
+            number += 1
+            candidate = f"{name}{number}" if numbered else f"{name}_v{number}"
+        self._taken.add(candidate)
+        return candidate
+
+    def _written(self, node: Node) -> Any:
+        if node.op == "symbol":
+            return node.args[0]
+        if node.op == "name":
+            return self.expression(node.args[0])
+        if node.op == "sum":
+            constant, terms = node.args
+            return linear([(self._number(c), self.expression(n)) for n, c in terms], self._number(constant))
+        if node.op == "product":
+            return sympy.Mul(*(self.expression(n) ** sympy.nsimplify(p) for n, p in node.args))
+        name, arguments = (node.args[0], node.args[1:]) if node.op == "primitive" else (node.op, node.args)
+        return self._form(name)(*(self.expression(a) for a in arguments))
+
+
+def _form(name: str) -> Callable[..., Any]:
+    return FORMS[name] if name in FORMS else cast(Any, lookup(name).symbol)
+
+
+def _reached(results: Iterable[Value]) -> list[Node]:
+    """The nodes that results read, each after those it reads."""
+    seen: set[Node] = set()
+    waiting = [v for v in results if isinstance(v, Node)]
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            waiting += node.reads
+    return sorted(seen, key=lambda node: node.order)
+
+
+def _named(results: Sequence[Value]) -> list[Node]:
+    """The nodes that get a name: those the model names, and of hidden units and other values what saves writing."""
+    reached, ends = _reached(results), {v for v in results if isinstance(v, Node)}
+    readers: dict[Node, list[Node]] = {node: [] for node in reached}
+    for node in reached:
+        for read in node.reads:
+            readers[read].append(node)
+    firm = {n for n in reached if n.op == "name" and n.args[2] != "hidden"}
+    full: dict[Node, float] = {}
+    for node in reached:
+        full[node] = (
+            1 if node.op == "symbol" else 1 + sum(1 if n in firm else full[n] + 1 for n in node.reads)
+        )
+    is_large: dict[Node, bool] = {}
+    for node in reversed(reached):
+        is_large[node] = any(full[n] > INLINE if n in firm else is_large[n] for n in readers[node])
+        is_large[node] |= node in ends and full[node] > INLINE
+    named, size = set(firm), {}
+    for node in reached:
+        size[node] = own = 1 + sum(1 if n in named else size[n] + 1 for n in node.reads)
+        if node.op in ("symbol", "name", *_CONDITIONS) and not (node.op == "name" and node not in firm):
+            continue
+        is_shared = len(readers[node]) + (node in ends) > 1 and is_large[node]
+        inside = [n.op for n in readers[node] if n.op not in _NO_FUNCTIONS]
+        is_long = bool(inside) and node.op == "sum" and len(node.args[1]) > LONGEST_ARGUMENT
+        # A leaky ReLU is written with its argument twice.
+        is_argument = is_large[node] and (is_long or "leaky_relu" in inside)
+        is_unit = node.op == "name" and is_shared
+        if (
+            is_unit
+            or is_argument
+            or (is_shared and own > LEAST_SHARED)
+            or (is_long and "soft_clamp" in inside)
+        ):
+            named.add(node)
+    # What a name stands for needs no second one.
+    doubles = {n.args[0] for n in named if n.op == "name"}
+    return [node for node in reached if node in named and node not in doubles]
+
+
+_CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not")
+_NO_FUNCTIONS = ("sum", "product", "name", "where", "max", "min", "inside", *_CONDITIONS)
+
+
+def number(value: float) -> Any:
+    """Return a number for a formula: whole ones as integers, the others with all the digits of a double.
+
+    Example:
+        >>> number(2.0), float(number(0.1))
+        (2, 0.1)
+    """
+    value = float(value)
+    return sympy.Integer(int(value)) if value.is_integer() and abs(value) < 1e9 else sympy.Float(value)
+
+
+def folded(value: Any) -> Any:
+    """Return ``value`` as one number when it holds no variable."""
+    if value.is_Symbol or value.is_Rational or value.is_Float or value.free_symbols:
+        return value
+    return number(float(value.evalf(20)))
+
+
+def linear(terms: Sequence[tuple[Any, Any]], constant: Any) -> Any:
+    """Return the sum of ``coefficient * value`` over ``terms``, plus ``constant``."""
+    values = [value for _, value in terms]
+    if not all(c.is_Float and v.is_Symbol for c, v in terms) or len(set(values)) < len(values):
+        return sympy.Add(*(c * v for c, v in terms), constant)
+    # Nothing is left to combine, so the sum is put together as SymPy would leave it, many times faster.
+    products = [sympy.Mul._from_args((c, v), is_commutative=True) for c, v in terms]
+    _addsort(products)
+    if constant != 0:
+        products.insert(0, constant)
+    return cast(sympy.Expr, sympy.Add._from_args(products, is_commutative=True))

@@ -73,10 +73,14 @@ METHODS = {
 @pytest.mark.parametrize(("method", "expected"), METHODS.items())
 def test_each_method_is_the_estimator_of_that_name(method, expected):
     made = _estimator(
-        method, {"n_blocks": 3, "training": "quick"}, bounds={"a": (0, 1)}, noise="auto", dense=True
+        method,
+        {"n_blocks": 3, "n_layers": None},
+        training={"effort": "quick"},
+        bounds={"a": (0, 1)},
+        noise="auto",
     )
     assert (type(made), made.subnet) == expected
-    assert (made.n_blocks, made.training, made.bounds) == (3, "quick", {"a": (0, 1)})
+    assert (made.n_blocks, made.training.effort, made.bounds) == (3, "quick", {"a": (0, 1)})
 
 
 def test_bounds_and_noise_are_read():

@@ -270,7 +270,7 @@ WRONG = {
     "no model": ("show {rows}", "it is not a model saved by isr"),
     "two forms": ("show {flow} --latex --text", "exclude each other"),
     "no inverse": ("show {eql} --inverse", "a regressor's formulas have no inverse"),
-    "no posterior": ("posterior {flow} --y p1=1", "observes nothing, so it has no posterior; isr sample draws"),
+    "no posterior": ("posterior {flow} --y p1=1", "has no posterior; it has sample and score_samples"),
     "no measurement": ("posterior {cisr}", "give one measurement with --y p1=0.1, or rows of them with --y-file"),
     "other measurement": ("posterior {cisr} --y p9=1", "--y names 'p9', which this model does not observe"),
     "no number": ("posterior {cisr} --y p1=deep", "--y needs a number for 'p1', got 'deep'"),
@@ -281,17 +281,17 @@ WRONG = {
     "given nothing": ("sample {cisr}", "this ConditionalISR draws x given y; add --y p1=0.1"),
     "given too much": ("sample {flow} --y p1=1", "observes nothing; leave --y out"),
     "nothing to judge by": ("report {cisr} --calibrate", "--calibrate needs rows to judge by: add --data"),
-    "nothing to judge": ("report {flow} --data {rows} --calibrate", "has no posterior to calibrate"),
+    "nothing to judge": ("report {flow} --data {rows} --calibrate", "has no posterior; it has sample"),
     "no folder": ("sample {flow} --out no/rows.csv", "the folder no does not exist; create it first"),
-    "no density": ("sample {eql}", "has no density to draw from; isr predict"),
-    "no density to condition": ("posterior {eql} --y area=1", "has no density to draw from; isr predict"),
+    "no density": ("sample {eql}", "has no sample; it has predict"),
+    "no density to condition": ("posterior {eql} --y area=1", "has no posterior; it has predict"),
     "explorer of formulas": ("report {eql} --y area=1", "observes nothing; leave --y out"),
-    "no surrogate": ("predict {cisr} {rows}", "a ConditionalISR predicts no y from x; isr predict works with"),
+    "no surrogate": ("predict {cisr} {rows}", "given p1 has no predict; it has posterior, sample and score_samples"),
     "no rows": ("predict {isr}", "give rows of x as a file, or one row with --x"),
     "wrong x": ("predict {isr} --x depth=1", "--x has 1 column, expected 2: 'depth', 'speed'"),
     "no columns": ("check {flow} --data {models}", "is a folder; name the file inside it"),
     "language": ("export {flow} --lang fortran", "'fortran' is not one of 'python', 'c'"),
-    "explorer": ("report {flow} --y p1=1", "this SymbolicFlow observes nothing; leave --y out"),
+    "explorer": ("report {flow} --y p1=1", "observes nothing; leave --y out"),
 }  # fmt: skip
 
 
@@ -352,3 +352,4 @@ def test_half_a_front_in_a_file_is_no_front(front, models):
     forged = replace(saved, metadata={**saved.metadata, "front": front})
     assert front_of(saved)
     assert front_of(forged) == []
+    assert forged.front is None

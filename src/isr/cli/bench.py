@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from isr.cli.options import Json
-from isr.cli.output import print_json
+from isr.cli.output import say_filled
 
 BENCHMARKS = (
     "training_step", "machine_limit", "restarts", "sampling", "equal_time", "constants", "symbolic", "posthoc",
@@ -40,7 +40,7 @@ def bench(
     for name in chosen:
         if name not in BENCHMARKS:
             raise ValueError(f"unknown benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
-    folder = benchmarks_folder()
+    folder, page = benchmarks_folder(), out / "benchmarks.md"
     lacking = missing_peers()
     if lacking:
         typer.echo(
@@ -48,22 +48,27 @@ def bench(
             "environment with every peer, as does pip install 'symbolicflow[bench]'",
             err=True,
         )
-    failed = [name for name in chosen if not _run(folder, name, quick=quick, out=out, json=json)]
-    page = out / "benchmarks.md"
-    _script(folder / "page.py", "--rows", out, "--out", page, json=json)
-    if json:
-        files = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
-        print_json({"out": str(out), "files": files, "failed": failed})
-    else:
-        typer.echo(f"rows are in {out}, the page made of them is {page}")
+
+    options = ["--quick"] if quick else []
+    failed = [
+        name for name in chosen
+        if not _ran_well(folder / f"{name}.py", *options, "--out", out / f"{name}.jsonl", json=json)
+    ]  # fmt: skip
+    _ran_well(folder / "page.py", "--rows", out, "--out", page, json=json)
+    say_filled(out, json, f"rows are in {out}, the page made of them is {page}", failed=failed)
     if failed:
         raise RuntimeError(f"these benchmarks ended with an error: {', '.join(failed)}")
 
 
+def _ran_well(script: Path, *arguments: object, json: bool) -> bool:
+    command = [sys.executable, str(script), *map(str, arguments)]
+    # The words of the script go to stderr where stdout is for machines.
+    return subprocess.run(command, stdout=sys.stderr if json else None, check=False).returncode == 0
+
+
 def benchmarks_folder() -> Path:
     """Return the folder of benchmarks: beside the sources of an editable install, or in the current folder."""
-    places = (Path(__file__).resolve().parents[3] / "benchmarks", Path.cwd() / "benchmarks")
-    for place in places:
+    for place in (Path(__file__).resolve().parents[3] / "benchmarks", Path.cwd() / "benchmarks"):
         if (place / "harness.py").is_file():
             return place
     raise FileNotFoundError(
@@ -78,9 +83,8 @@ def missing_peers() -> list[str]:
         wanted = requires("symbolicflow") or []
     except PackageNotFoundError:  # run from sources that were never installed
         return []
-    names = [
-        re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in wanted if re.search(r"extra == .bench.", text)
-    ]
+    peers = [text for text in wanted if re.search(r"extra == .bench.", text)]
+    names = [re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in peers]
     return [name for name in names if not is_installed(name)]
 
 
@@ -91,14 +95,3 @@ def is_installed(name: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
-
-
-def _run(folder: Path, name: str, *, quick: bool, out: Path, json: bool) -> bool:
-    options = ["--quick"] if quick else []
-    return _script(folder / f"{name}.py", *options, "--out", out / f"{name}.jsonl", json=json)
-
-
-def _script(script: Path, *arguments: object, json: bool) -> bool:
-    """Run a script and return whether it ended well; its words go to stderr where stdout is for machines."""
-    command = [sys.executable, str(script), *map(str, arguments)]
-    return subprocess.run(command, stdout=sys.stderr if json else None, check=False).returncode == 0

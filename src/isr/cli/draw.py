@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isr.cli.models import observation, open_model, with_density
-from isr.cli.options import Complexity, Force, Json, ModelFile, Seed
+from isr.cli.models import example, observation, open_model
+from isr.cli.options import Complexity, Force, Json, ModelFile, Seed, TableFile
 from isr.cli.output import (
     TABLE_ENDINGS,
     hand_over,
@@ -66,7 +66,7 @@ def posterior(
         refuse_existing(path, force)
     refuse_ending(out, (*TABLE_ENDINGS, ".nc"), "--out")
     refuse_ending(plot, PICTURES, "--plot")
-    posteriors = _posteriors(with_density(open_model(model, complexity), model), y, y_file, together)
+    posteriors = _posteriors(open_model(model, complexity), y, y_file, together)
     if len(posteriors) > 1 and (plot is not None or (out is not None and out.suffix == ".nc")):
         raise ValueError(
             f"--plot and .nc files hold one posterior, but {y_file} has {len(posteriors)} rows; "
@@ -95,9 +95,7 @@ def sample(
     model: ModelFile,
     n: Draws = 1000,
     y: Observation = None,
-    out: Annotated[
-        Path | None, typer.Option(help="CSV or Parquet file; CSV on stdout when left out.")
-    ] = None,
+    out: TableFile = None,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -110,41 +108,28 @@ def sample(
 
     refuse_existing(out, force)
     refuse_ending(out, TABLE_ENDINGS, "--out")
-    bundle = with_density(open_model(model), model)
-    if bundle.flow.condition_dim and not y:
-        raise ValueError(f"this {bundle.kind} draws x given y; add --y {_example(bundle)}")
-    if bundle.flow.condition_dim:
-        frame = _posteriors(bundle, y, None, False)[0].frame(n, random_state=seed)
+    bundle = open_model(model)
+    bundle.require("sample")
+    if y is not None:
+        frame = bundle.posterior(observation(bundle, y)).frame(n, random_state=seed)
+    elif "posterior" in bundle.abilities:
+        raise ValueError(f"this {bundle.kind} draws x given y; add --y {example(bundle.y_names)}")
     else:
-        _refuse_y(bundle, y)
         frame = pd.DataFrame(bundle.sample(n, seed=seed), columns=list(bundle.x_names))
     hand_over(frame, out, json)
 
 
-def _refuse_y(bundle: Bundle, y: list[str] | None) -> None:
-    if y:
-        raise ValueError(f"this {bundle.kind} of {', '.join(bundle.x_names)} observes nothing; leave --y out")
-
-
-def _example(bundle: Bundle) -> str:
-    return ",".join(f"{name}=0.1" for name in bundle.y_names[:4]) + (",…" if len(bundle.y_names) > 4 else "")
-
-
 def _posteriors(bundle: Bundle, y: list[str] | None, y_file: Path | None, together: bool) -> list[Posterior]:
-    from isr.tables.files import numeric_columns, read_rows
+    from isr.tables.files import read_columns
 
-    if not bundle.flow.condition_dim:
-        raise ValueError(
-            f"this {bundle.kind} observes nothing, so it has no posterior; isr sample draws from its density"
-        )
+    bundle.require("posterior")
     if bool(y) == (y_file is not None):
         raise ValueError(
-            f"give one measurement with --y {_example(bundle)}, or rows of them with --y-file; not both"
+            f"give one measurement with --y {example(bundle.y_names)}, or rows of them with --y-file; not both"
         )
-    if y:
-        return [bundle.posterior(observation(bundle, y))]
-    assert y_file is not None
-    rows = numeric_columns(read_rows(y_file), bundle.y_names, source=y_file).to_numpy()
+    if y_file is None:
+        return [bundle.posterior(observation(bundle, y or []))]
+    rows = read_columns(y_file, bundle.y_names).to_numpy()
     return [bundle.posterior(rows)] if together else [bundle.posterior(row) for row in rows]
 
 
@@ -152,8 +137,8 @@ def _write(first: Posterior, draws: list[pd.DataFrame], out: Path, seed: int) ->
     import pandas as pd
 
     if out.suffix == ".nc":
-        n = len(draws[0])
         need("h5netcdf")
+        n = len(draws[0])
         data = first.to_arviz(n, n_chains=4 if n % 4 == 0 else 1, random_state=seed)
         write_whole(out, lambda path: data.to_netcdf(str(path), engine="h5netcdf"))
         return
@@ -181,9 +166,10 @@ def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict
         raise ValueError("none of the draws is finite; check the measurement, or fit the model again")
     rows = summary_table(values, posterior.x_names, hdi=hdi)
     if not posterior.map_note:
-        rows = rows.assign(map=posterior.map())
-    units = {"unit": [posterior.units.get(name, "") for name in rows.index]} if posterior.units else {}
-    return rows.assign(**units).reset_index().to_dict("records")
+        rows["map"] = posterior.map()
+    if posterior.units:
+        rows["unit"] = [posterior.units.get(name, "") for name in rows.index]
+    return rows.reset_index().to_dict("records")
 
 
 def _as_data(posterior: Posterior, rows: list[dict[str, Any]], n: int) -> dict[str, Any]:

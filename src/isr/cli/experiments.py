@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from isr.cli.options import Force, Json
-from isr.cli.output import print_json, refuse_existing
+from isr.cli.output import print_json, refuse_existing, say_filled
 from isr.cli.show import checks_as_data
 
 
@@ -64,40 +65,26 @@ def reproduce(
 
     Example: isr reproduce densities --quick --out /tmp/densities
     """
-    from isr.paper import densities, geoacoustics, kinematics, laws, posteriors
-
-    names = [n.strip() for n in only.split(",") if n.strip()]
-    known = {
-        Experiment.densities: list(densities.MODELS),
-        Experiment.laws: [*laws.LAWS, *laws.FUNCTIONS],
-        Experiment.kinematics: list(kinematics.MODELS),
-        Experiment.posteriors: list(posteriors.PROBLEMS),
-        Experiment.geoacoustics: list(geoacoustics.STAGES),
-    }[experiment]
+    runner: Any = import_module(f"isr.paper.{experiment.value}")
+    known = [case for group in _GROUPS[experiment] for case in getattr(runner, group)]
+    names = [n.strip() for n in only.split(",") if n.strip()] or known
     for name in names:
         if name not in known:
             raise ValueError(f"unknown case {name!r} of {experiment.value}; known: {', '.join(known)}")
     out.mkdir(parents=True, exist_ok=True)
-
-    def say(text: object) -> None:
-        typer.echo(text, err=json)
-
+    options: dict[str, Any] = {"names": names}
     if experiment is Experiment.laws:
-        laws.run(
-            out, laws=[n for n in names or known if n in laws.LAWS],
-            functions=[n for n in names or known if n in laws.FUNCTIONS],
-            seeds=range(seeds or 5), function_seeds=range(function_seeds), quick=quick, say=say,
-        )  # fmt: skip
-    elif experiment is Experiment.densities:
-        densities.run(out, names=names or known, seeds=range(seeds or 5), quick=quick, say=say)
+        options = {"laws": [n for n in names if n in runner.LAWS], "function_seeds": range(function_seeds)}
+        options["functions"] = [n for n in names if n in runner.FUNCTIONS]
     elif experiment is Experiment.geoacoustics:
-        geoacoustics.run(out, task=task, names=names or known, seeds=range(seeds or 1), quick=quick, say=say)
-    else:
-        runner = kinematics if experiment is Experiment.kinematics else posteriors
-        runner.run(out, names=names or known, seeds=range(seeds or 1), quick=quick, say=say)
-    if json:
-        print_json(
-            {"out": str(out), "files": sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())}
-        )
-    else:
-        typer.echo(f"rows, tables and figures are in {out}")
+        options["task"] = task
+    n_seeds = seeds or (5 if experiment in (Experiment.densities, Experiment.laws) else 1)
+    runner.run(out, **options, seeds=range(n_seeds), quick=quick, say=lambda text: typer.echo(text, err=json))
+    say_filled(out, json, f"rows, tables and figures are in {out}")
+
+
+# The names of the cases, where a module of `isr.paper` lists them.
+_GROUPS = {
+    Experiment.densities: ("MODELS",), Experiment.laws: ("LAWS", "FUNCTIONS"), Experiment.kinematics: ("MODELS",),
+    Experiment.posteriors: ("PROBLEMS",), Experiment.geoacoustics: ("STAGES",),
+}  # fmt: skip

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isr.cli.models import open_model, written
+from isr.cli.models import is_regressor, open_model, written
 from isr.cli.options import Complexity, Force, Json, ModelFile
-from isr.cli.output import print_json, refuse_existing
-from isr.tables.whole_files import write_whole
+from isr.cli.output import print_json, refuse_existing, say_written, write_text
+
+if TYPE_CHECKING:
+    from isr.storage import Bundle
 
 
 class Language(StrEnum):
@@ -34,31 +36,25 @@ def export(
 ) -> None:
     """Write a model as source that stands alone: both directions, density and sampling.
 
-    A model of --method eql becomes one function an output.
+    A model of --method eql becomes one function per output.
 
     Example: isr export model.isr --lang c --out model.c
     """
     refuse_existing(out, force)
     source = _source(open_model(model, complexity), lang)
     if out is not None:
-        write_whole(out, lambda path: path.write_text(source, encoding="utf-8"))
-    if json:
-        print_json(
-            {"language": lang.value, "out": out and str(out), "source": source if out is None else None}
-        )
-    elif out is None:
-        typer.echo(source, nl=not source.endswith("\n"))
+        write_text(out, source)
+        about = f"{len(source.splitlines())} lines of {lang.value}"
+        say_written(out, json, about, language=lang.value, source=None)
+    elif json:
+        print_json({"language": lang.value, "out": None, "source": source})
     else:
-        typer.echo(f"written: {out} ({len(source.splitlines())} lines of {lang.value})")
+        typer.echo(source, nl=not source.endswith("\n"))
 
 
-def _source(bundle, lang: Language) -> str:
-    from isr.equations import Expressions
-
-    equations = bundle.expressions
+def _source(bundle: Bundle, lang: Language) -> str:
     if lang is not Language.latex:
-        return equations.code(lang.value)
-    if not isinstance(equations, Expressions):
-        return written(equations, "forward", "latex") + "\n"
-    parts = [f"% {way}\n{written(equations, way, 'latex')}\n" for way in ("forward", "inverse")]
-    return "\n".join(parts)
+        return bundle.expressions.code(lang.value)
+    if is_regressor(bundle):
+        return written(bundle, "forward", "latex") + "\n"
+    return "\n".join(f"% {way}\n{written(bundle, way, 'latex')}\n" for way in ("forward", "inverse"))

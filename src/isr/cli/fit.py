@@ -34,39 +34,52 @@ WITHOUT_Y = (Method.flow,)
 NETWORKS = (Method.inn, Method.cinn)
 
 
+Data = Annotated[Path, typer.Argument(help="Rows: CSV, Parquet or .npz.", show_default=False)]
+Unknown = Annotated[
+    str | None,
+    typer.Option("--x", help="What is unknown: depth,speed or 'm*'; all other columns if left out."),
+]
+Measured = Annotated[
+    str | None, typer.Option("--y", help="What is measured: p1,p2 or 'p*'; a density of x if left out.")
+]
+Out = Annotated[Path | None, typer.Option(help="Model file; named after the data if left out.")]
+Form = Annotated[
+    Method | None, typer.Option(help="cisr with --y and flow without, unless you say otherwise.")
+]
+Box = Annotated[
+    list[str] | None, typer.Option(help="Box of x: depth=200:240,speed=1500: (an end may be open).")
+]
+Noise = Annotated[
+    str, typer.Option(help="Noise (sd) to add to y: a number, p1=0.1,p2=0.2, or auto; 0 if y has it already.")
+]
+Units = Annotated[list[str] | None, typer.Option(help="For labels: depth=m,speed=m/s.")]
+Blocks = Annotated[int | None, typer.Option(min=1, help="Coupling blocks.")]
+Layers = Annotated[int | None, typer.Option(min=1, help="Hidden layers of a subnetwork.")]
+Restarts = Annotated[int | None, typer.Option(min=1, help="Random starts, trained side by side.")]
+Dense = Annotated[bool, typer.Option("--dense", help="Keep every weight: accurate, long equations.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A short look.")]
+Thorough = Annotated[bool, typer.Option("--thorough", help="Train several times as long.")]
+MaxTime = Annotated[float | None, typer.Option(min=0.1, help="Seconds after which the best so far is kept.")]
+Checkpoint = Annotated[Path | None, typer.Option(help="File to resume an interrupted fit from.")]
+
+
 def fit(
-    data: Annotated[Path, typer.Argument(help="Rows: CSV, Parquet or .npz.", show_default=False)],
-    x: Annotated[
-        str | None,
-        typer.Option("--x", help="What is unknown: depth,speed or 'm*'; all other columns if left out."),
-    ] = None,
-    y: Annotated[
-        str | None, typer.Option("--y", help="What is measured: p1,p2 or 'p*'; a density of x if left out.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Model file; named after the data if left out.")] = None,
-    method: Annotated[
-        Method | None, typer.Option(help="cisr with --y and flow without, unless you say otherwise.")
-    ] = None,
-    bounds: Annotated[
-        list[str] | None, typer.Option(help="Box of x: depth=200:240,speed=1500: (an end may be open).")
-    ] = None,
-    noise: Annotated[
-        str,
-        typer.Option(help="Noise (sd) to add to y: a number, p1=0.1,p2=0.2, or auto; 0 if y has it already."),
-    ] = "auto",
-    units: Annotated[list[str] | None, typer.Option(help="For labels: depth=m,speed=m/s.")] = None,
-    blocks: Annotated[int | None, typer.Option(min=1, help="Coupling blocks.")] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="Hidden layers of a subnetwork.")] = None,
-    restarts: Annotated[int | None, typer.Option(min=1, help="Random starts, trained side by side.")] = None,
-    dense: Annotated[
-        bool, typer.Option("--dense", help="Keep every weight: accurate, long equations.")
-    ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A short look.")] = False,
-    thorough: Annotated[bool, typer.Option("--thorough", help="Train several times as long.")] = False,
-    max_time: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds after which the best so far is kept.")
-    ] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="File to resume an interrupted fit from.")] = None,
+    data: Data,
+    x: Unknown = None,
+    y: Measured = None,
+    out: Out = None,
+    method: Form = None,
+    bounds: Box = None,
+    noise: Noise = "auto",
+    units: Units = None,
+    blocks: Blocks = None,
+    layers: Layers = None,
+    restarts: Restarts = None,
+    dense: Dense = False,
+    quick: Quick = False,
+    thorough: Thorough = False,
+    max_time: MaxTime = None,
+    checkpoint: Checkpoint = None,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -87,35 +100,26 @@ def fit(
         raise ValueError("--quick and --thorough exclude each other; give one of them")
     rows = _read(data, x, y)
     digest = hashlib.sha256(data.read_bytes()).hexdigest()  # the file may be gone when the fit is done
-    from isr.estimators.settings import Training
-
-    effort = "quick" if quick else "thorough" if thorough else "normal"
-    training = {"effort": effort, "n_restarts": restarts, "max_time": max_time, "checkpoint": checkpoint}
-    training |= {"penalty": None} if dense else {}
-    shape = {name: n for name, n in (("n_blocks", blocks), ("n_layers", layers)) if n is not None}
-    labels = _units(units, [*rows[0].columns, *([] if rows[1] is None else rows[1].columns)])
-    estimator = _estimator(
-        chosen,
-        {**shape, "training": Training(**training), "random_state": seed, "units": labels or None},
-        bounds=_bounds(bounds),
-        noise=noise,
-        dense=dense,
-    )
+    training = {
+        "effort": "quick" if quick else "thorough" if thorough else "normal", "n_restarts": restarts,
+        "max_time": max_time, "checkpoint": checkpoint, **({"penalty": None} if dense else {}),
+    }  # fmt: skip
+    options = {
+        "n_blocks": blocks, "n_layers": layers, "random_state": seed,
+        "units": _units(units, [name for part in rows if part is not None for name in part.columns]),
+    }  # fmt: skip
+    estimator = _estimator(chosen, options, training=training, bounds=_bounds(bounds), noise=noise)
     if not json:
         _announce(chosen, rows, data)
     estimator.fit(*(part for part in rows if part is not None))
     from isr.cli.fitted import conclude
 
-    command = (
-        shlex.join(["isr", *sys.argv[1:]]) if Path(sys.argv[0]).stem in ("isr", "__main__") else "isr fit"
-    )
-    conclude(
-        estimator, rows, target, data, as_json=json, overwrite=force,
-        provenance={
-            "command": command, "method": chosen.value, "seconds": round(time.monotonic() - begun, 1),
-            "SHA-256 of the data file": digest,
-        },
-    )  # fmt: skip
+    is_program = Path(sys.argv[0]).stem in ("isr", "__main__")
+    provenance = {
+        "command": shlex.join(["isr", *sys.argv[1:]]) if is_program else "isr fit", "method": chosen.value,
+        "seconds": round(time.monotonic() - begun, 1), "SHA-256 of the data file": digest,
+    }  # fmt: skip
+    conclude(estimator, rows, target, data, as_json=json, overwrite=force, provenance=provenance)
 
 
 def _method(method: Method | None, y: str | None) -> Method:
@@ -162,7 +166,7 @@ def _bounds(texts: list[str] | None) -> dict[str, tuple[float | None, float | No
     return found or None
 
 
-def _units(texts: list[str] | None, names: list[str]) -> dict[str, str]:
+def _units(texts: list[str] | None, names: list[str]) -> dict[str, str] | None:
     from isr.tables.names import did_you_mean
 
     units = pairs_in(texts or [], "--units", "depth=m,speed=m/s")
@@ -171,7 +175,7 @@ def _units(texts: list[str] | None, names: list[str]) -> dict[str, str]:
             raise ValueError(
                 f"--units names {name!r}, which is neither in x nor in y{did_you_mean(name, names)}"
             )
-    return units
+    return units or None
 
 
 def _noise(text: str) -> Any:
@@ -182,24 +186,29 @@ def _noise(text: str) -> Any:
     return number(text, "--noise", "y")
 
 
-def _estimator(method: Method, options: dict[str, Any], *, bounds: Any, noise: str, dense: bool) -> Any:
+def _estimator(
+    method: Method, options: dict[str, Any], *, training: dict[str, Any], bounds: Any, noise: str
+) -> Any:
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
+    from isr.estimators.settings import Training
     from isr.estimators.symbolic_flow import SymbolicFlow
 
-    observed = method not in (Method.flow, Method.eql)
+    observed, is_regression = method not in (Method.flow, Method.eql), method is Method.eql
     refused = {
         "--noise": noise != "auto" and not observed,
-        "--bounds": bounds is not None and method is Method.eql,
-        "--blocks": "n_blocks" in options and method is Method.eql,
-        "--dense": dense and method is Method.eql,
+        "--bounds": bounds is not None and is_regression,
+        "--blocks": options.get("n_blocks") is not None and is_regression,
+        "--dense": "penalty" in training and is_regression,
     }
     for option, wrong in refused.items():
         if wrong:
             raise ValueError(f"{option} means nothing with --method {method.value}; leave it out")
-    if method is Method.eql:
+    options = {name: value for name, value in options.items() if value is not None}
+    options["training"] = Training(**training)
+    if is_regression:
         return EQLRegressor(**options)
-    options |= {"bounds": bounds}
+    options["bounds"] = bounds
     if method is Method.flow:
         return SymbolicFlow(**options)
     options |= {"noise": _noise(noise)} | ({"subnet": "mlp"} if method in NETWORKS else {})

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import tempfile
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
-from isr.cli.models import check_model
+from isr.cli.models import check_model, is_regressor
 from isr.cli.output import heading, indented, print_json, table
-from isr.cli.show import checks_as_data, describe, described, raise_if_failed
+from isr.cli.show import checks_as_data, describe, described, print_front, raise_if_failed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,19 +58,19 @@ def conclude(
     scores = _scores(estimator, rows)
     bundle = _with_facts(bundle, {"scores": scores})
     save(bundle, out)
-    result = _checked(bundle, rows)
+    x, y = (None if part is None else part.to_numpy()[:N_CHECKED] for part in rows)
+    result, status = check_model(bundle, x, y), str(estimator.status_)
     if as_json:
         print_json(
-            {"out": str(out), **described(bundle), "status": str(estimator.status_), "scores": scores,
-             "checks": checks_as_data(result)}
+            {"out": str(out), **described(bundle), "status": status, "scores": scores, "checks": checks_as_data(result)}
         )  # fmt: skip
     else:
-        _print(bundle, scores, result, out, data, str(estimator.status_))
+        _print(bundle, scores, result, out, data, status)
     raise_if_failed(result)
 
 
 def _with_facts(bundle: Bundle, facts: Mapping[str, Any]) -> Bundle:
-    return dataclasses.replace(bundle, metadata={**bundle.metadata, **facts})
+    return replace(bundle, metadata={**bundle.metadata, **facts})
 
 
 def _kept(bundle: Bundle, out: Path, overwrite: bool) -> Path:
@@ -87,76 +87,61 @@ def _kept(bundle: Bundle, out: Path, overwrite: bool) -> Path:
 
 
 def _scores(estimator: Any, rows: Rows) -> dict[str, float]:
-    """Held-out scores of the chosen model, with a simple one beside it."""
+    """Held-out scores of the chosen model, and of a normal law of x, linear in y: what a density should beat."""
     if rows[1] is not None and hasattr(estimator, "formulas_"):
         errors = estimator.fit_.front[estimator.chosen_].held_out_rows  # squared, in units of y's variance
         return {"held_out_r2": 1.0 - float(np.mean(errors)) / rows[1].shape[1]}
-    return _nats(estimator, rows)
-
-
-def _nats(estimator: Any, rows: Rows) -> dict[str, float]:
-    """Nats a held-out row, and those of a normal law of x, given y by linear regression: what a model should beat."""
     from isr.estimators.rows import Pairs, prepare
 
     y = None if rows[1] is None else rows[1].to_numpy()
     noise = getattr(estimator, "noise_", None)
     split = prepare(Pairs(rows[0].to_numpy(), y=y, noise=noise), seed=estimator.seed_)
     losses = -estimator.flow_.log_prob(split.held_out.x, split.held_out.y)
-    residual = _residual(split.train, split.train)
-    covariance = np.atleast_2d(np.cov(residual.T))
-    left = _residual(split.train, split.held_out)
-    try:
-        normal = 0.5 * np.sum(left * np.linalg.solve(covariance, left.T).T, axis=1)
-        normal = normal + 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
-    except np.linalg.LinAlgError:  # columns that follow from others have no normal law
-        normal = np.array([np.nan])
     return {
         "held_out_nats": float(np.mean(losses)),
         "standard_error": float(np.std(losses) / np.sqrt(len(losses))),
-        "normal_law_nats": float(np.mean(normal)),
+        "normal_law_nats": _normal_law_nats(split.train, split.held_out),
     }
 
 
-def _residual(known: Part, new: Part) -> np.ndarray:
-    """What a linear regression of x on y leaves of new rows; of x alone, their distance from the mean."""
-    before, after = (
-        np.column_stack([np.ones(len(part)), *([] if part.y is None else [part.y])]) for part in (known, new)
+def _normal_law_nats(train: Part, new: Part) -> float:
+    """Loss of new rows under a normal law around a linear regression of x on y; NaN where some columns follow."""
+    from scipy.stats import multivariate_normal
+
+    known, given = (
+        np.column_stack([np.ones(len(part)), *([] if part.y is None else [part.y])]) for part in (train, new)
     )
-    return new.x - after @ np.linalg.lstsq(before, known.x, rcond=None)[0]
-
-
-def _checked(bundle: Bundle, rows: Rows) -> CheckResult:
-    x = rows[0].to_numpy()[:N_CHECKED]
-    return check_model(bundle, x, None if rows[1] is None else rows[1].to_numpy()[:N_CHECKED])
+    slopes = np.linalg.lstsq(known, train.x, rcond=None)[0]
+    try:
+        law = multivariate_normal(cov=np.cov((train.x - known @ slopes).T))
+    except np.linalg.LinAlgError:
+        return float("nan")
+    return -float(np.mean(law.logpdf(new.x - given @ slopes)))
 
 
 def _print(
     bundle: Bundle, scores: Mapping[str, float], result: CheckResult, out: Path, data: Path, status: str
 ) -> None:
-    from isr.cli.models import front_of
-    from isr.cli.show import print_front
-
     equations = bundle.expressions
     if equations.n_constants <= MOST_CONSTANTS:
-        describe(bundle, ["forward"])
+        describe(bundle, "forward")
     else:
         typer.echo(
             f"{bundle.kind}: {equations.n_constants} numbers in its equations, those of standardisation included: "
             f"too long to print here; isr show {out} does"
         )
-        print_front(front_of(bundle))
+        print_front(bundle)
     heading("Held-out rows")
     if "held_out_r2" in scores:
         indented(f"R² = {scores['held_out_r2']:.6g}")
     else:
         law = scores["normal_law_nats"]
+        none = "none, since some columns follow from others"
         named = {
             "this model": f"{scores['held_out_nats']:.4f} ± {scores['standard_error']:.4f}",
-            "a normal law": f"{law:.4f}"
-            if np.isfinite(law)
-            else "none, since some columns follow from others",
+            "a normal law": f"{law:.4f}" if np.isfinite(law) else none,
         }
-        table([{"-log density of x, nats a row": k, "lower is better": v} for k, v in named.items()])
+        table([{"-log density of x, nats per row": k, "lower is better": v} for k, v in named.items()])
     heading("The equations against the model")
     indented(str(result))
     heading(f"Saved: {out}")
@@ -166,16 +151,14 @@ def _print(
 
 
 def _next(bundle: Bundle, out: Path, data: Path) -> list[str]:
-    from isr.bijections.flow import Flow
-
     model, rows = shlex.quote(str(out)), shlex.quote(str(data))
-    shown = f"isr show {model} --inverse" if isinstance(bundle.model, Flow) else f"isr show {model} --latex"
-    draws = f"isr predict {model} {rows}"
-    if isinstance(bundle.model, Flow):
-        training = bundle.metadata.get("training")
-        draws = f"isr sample {model} -n 1000 --out samples.csv"
-        if isinstance(training, Mapping):
-            values = [f"{n}={v:.4g}" for n, v in zip(bundle.y_names, training["shift"], strict=True)]
-            y = f"--y {shlex.quote(','.join(values))}" if len(values) <= 6 else "--y-file measured.csv"
-            draws = f"isr posterior {model} {y}"
-    return [shown, draws, f"isr report {model} --data {rows}", f"isr export {model} --lang c"]
+    training = bundle.metadata.get("training")
+    if is_regressor(bundle):
+        first = [f"isr show {model} --latex", f"isr predict {model} {rows}"]
+    elif "posterior" not in bundle.abilities or not isinstance(training, Mapping):
+        first = [f"isr show {model} --inverse", f"isr sample {model} -n 1000 --out samples.csv"]
+    else:
+        values = [f"{n}={v:.4g}" for n, v in zip(bundle.y_names, training["shift"], strict=True)]
+        y = f"--y {shlex.quote(','.join(values))}" if len(values) <= 6 else "--y-file measured.csv"
+        first = [f"isr show {model} --inverse", f"isr posterior {model} {y}"]
+    return [*first, f"isr report {model} --data {rows}", f"isr export {model} --lang c"]

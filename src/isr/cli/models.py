@@ -1,21 +1,17 @@
-"""Saved models as the commands use them: opened, at a chosen complexity, with equations of either kind."""
+"""Saved models as the commands use them: opened, at a chosen complexity, asked in the words of the command line."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import zip_longest
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from isr.cli.options import numbers_in
 from isr.tables.names import did_you_mean
 
 if TYPE_CHECKING:
-    from isr.equations import Expressions
     from isr.equations.check import CheckResult
-    from isr.equations.formulas import FormulaExpressions
     from isr.storage import Bundle
-
-FRONT = ("complexity", "nll", "n_parameters", "chosen")
 
 
 def open_model(path: Path, complexity: int | None = None) -> Bundle:
@@ -25,140 +21,74 @@ def open_model(path: Path, complexity: int | None = None) -> Bundle:
     if not path.exists():
         near = [p.name for p in path.parent.glob("*.isr")] if path.parent.is_dir() else []
         raise FileNotFoundError(f"there is no file {path}{did_you_mean(path.name, near)}; isr fit makes one")
-    bundle = _named(load(path))
-    return bundle if complexity is None else _at_complexity(bundle, complexity, path)
+    return load(path) if complexity is None else load(path).choose(complexity)
 
 
-def with_density(bundle: Bundle, path: Path) -> Bundle:
-    """Return the model, unless it consists of formulas, which have no density."""
-    from isr.bijections.flow import Flow
+def is_regressor(bundle: Bundle) -> bool:
+    """Return whether a model consists of formulas, with one direction and no density."""
+    from isr.bijections.formula import Formulas
 
-    if not isinstance(bundle.model, Flow):
-        raise ValueError(
-            f"this {bundle.kind or 'model'} gives {', '.join(bundle.y_names)} from {', '.join(bundle.x_names)} and has "
-            f"no density to draw from; isr predict {path} uses it"
-        )
-    return bundle
+    return isinstance(bundle.model, Formulas)
+
+
+def example(names: Sequence[str]) -> str:
+    """Return how values of these variables are written on the command line."""
+    return ",".join(f"{name}=0.1" for name in names[:4]) + (",…" if len(names) > 4 else "")
 
 
 def observation(bundle: Bundle, texts: list[str]) -> list[float]:
     """Return what the user gave as ``--y p1=0.1,p2=0.3``, one number for every observed variable, in order."""
-    from isr.cli.options import numbers_in
-
+    if "posterior" not in bundle.abilities:
+        raise ValueError(f"this {bundle.title} observes nothing; leave --y out")
     names = bundle.y_names
-    example = ",".join(f"{name}=0.1" for name in names[:4]) + (",…" if len(names) > 4 else "")
-    values = numbers_in(texts, "--y", example)
+    values = numbers_in(texts, "--y", example(names))
     for name in values:
         if name not in names:
             raise ValueError(
-                f"--y names {name!r}, which this model does not observe{did_you_mean(name, list(names))}; "
-                f"write --y {example}"
+                f"--y names {name!r}, which this model does not observe{did_you_mean(name, names)}; "
+                f"write --y {example(names)}"
             )
     missing = [name for name in names if name not in values]
     if missing:
-        raise ValueError(f"--y has no value for {', '.join(map(repr, missing))}; write --y {example}")
+        raise ValueError(f"--y has no value for {', '.join(map(repr, missing))}; write --y {example(names)}")
     return [values[name] for name in names]
 
 
-def _named(bundle: Bundle) -> Bundle:
-    """The model with a name for every variable, x1, x2, … where the file has none."""
-    from isr.bijections.flow import Flow
-    from isr.equations.formulas import output_names
-
-    model: Any = bundle.model
-    n_x, n_y = (
-        (model.dim, model.condition_dim) if isinstance(model, Flow) else (model.n_inputs, model.n_outputs)
-    )
-    x_names = bundle.x_names or tuple(f"x{i + 1}" for i in range(n_x))
-    y = tuple(f"y{i + 1}" for i in range(n_y)) if isinstance(model, Flow) else output_names(n_y, x_names)
-    return replace(bundle, x_names=x_names, y_names=bundle.y_names or y)
-
-
-def _at_complexity(bundle: Bundle, complexity: int, path: Path) -> Bundle:
-    rows = front_of(bundle)
-    fitting = [i for i, row in enumerate(rows) if row["complexity"] <= complexity]
-    if not fitting:
-        simplest = f"; the simplest on its front has {rows[0]['complexity']}" if rows else ""
-        raise ValueError(f"{path} holds no model of complexity {complexity} or less{simplest}")
-    index = fitting[-1]
-    if rows[index]["chosen"]:
-        return bundle
-    model = bundle.others.get(f"front {index}")
-    if model is None:
-        raise ValueError(
-            f"{path} does not hold the model of complexity {rows[index]['complexity']}, only its figures; "
-            "fit again to save the whole front"
-        )
-    front = dict(bundle.metadata["front"])
-    front["chosen"] = [i == index for i in range(len(rows))]
-    # The errors of constants are those of the model that was chosen before.
-    kept = {name: value for name, value in bundle.metadata.items() if name != "constants"}
-    return replace(bundle, model=model, metadata={**kept, "front": front})
-
-
-def front_of(bundle: Bundle) -> list[dict[str, Any]]:
-    """Return the points of a model's front, from simple to complex; empty where the file has none, or half of one."""
-    columns = bundle.metadata.get("front")
-    if not isinstance(columns, dict):
-        return []
-    values: list[Any] = [columns.get(name) for name in FRONT]
-    if not all(isinstance(column, list | tuple) for column in values):
-        return []
-    rows: list[Any] = list(zip_longest(*values))
-    if not all(isinstance(value, int | float) for row in rows for value in row):
-        return []
-    return [dict(zip(FRONT, row, strict=True)) for row in rows]
-
-
-def written(equations: Expressions | FormulaExpressions, direction: str, form: str = "text") -> str:
-    """Return equations of one direction as text for the eye, plain text or LaTeX."""
-    from isr.equations import Expressions
-
-    flow = isinstance(equations, Expressions)
-    if not flow and direction == "inverse":
+def written(bundle: Bundle, direction: str, form: str = "text") -> str:
+    """Return equations of one direction as text for the eye (``"pretty"``), plain text or LaTeX."""
+    equations: Any = bundle.expressions
+    if is_regressor(bundle) and direction == "inverse":
         raise ValueError(
             "a regressor's formulas have no inverse; leave --inverse out, or fit with --method isr"
         )
-    where = (direction,) if flow else ()
-    if form == "latex":
-        return equations.latex(*where)  # type: ignore[call-arg]
-    return equations.text(*where, unicode=form == "pretty")  # type: ignore[call-arg]
+    where = () if is_regressor(bundle) else (direction,)
+    return equations.latex(*where) if form == "latex" else equations.text(*where, unicode=form == "pretty")
 
 
 def errors_of(bundle: Bundle) -> dict[float, float]:
     """Return the standard error of each printed constant that has one, by its absolute value, the largest first."""
     if bundle.errors is None:
         return {}
-    from isr.equations import Expressions
     from isr.report.equations import flow_errors, formula_errors
 
     model: Any = bundle.model
-    equations = bundle.expressions
-    if isinstance(equations, Expressions):
-        known = flow_errors(equations, model, bundle.errors)
-    else:
+    if is_regressor(bundle):
         known = formula_errors(model, bundle.x_names, bundle.y_names, bundle.errors)
+    else:
+        known = flow_errors(bundle.expressions, model, bundle.errors)  # type: ignore[arg-type]
     return dict(sorted(known.items(), reverse=True))
 
 
-def predict_rows(bundle: Bundle, rows: Any) -> Any:
-    """Return y for rows of x, from a regressor or the surrogate of an ISR model."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    from isr.bijections.formula import Formulas
-
-    if isinstance(bundle.model, Formulas):
-        with jax.enable_x64(True):
-            outputs = jax.vmap(bundle.model, in_axes=-1, out_axes=-1)(jnp.asarray(np.asarray(rows, float).T))
-            return np.asarray(outputs[0]).T
-    if not bundle.flow.n_observed:
-        raise ValueError(
-            f"a {bundle.kind} predicts no y from x; isr predict works with models of --method isr, inn and eql, "
-            "and isr posterior or isr sample with this one"
-        )
-    return bundle.flow.forward(rows)[0][:, : bundle.flow.n_observed]
+def front_of(bundle: Bundle) -> list[dict[str, Any]]:
+    """Return complexity, loss, number of constants and choice of each model of the front, from simple to complex."""
+    front = bundle.front
+    if front is None:
+        return []
+    rows = front.assign(**{name: 0 for name in ("n_parameters", "chosen") if name not in front})
+    return [
+        {"complexity": r["complexity"], "nll": r["nll"], "n_parameters": r["n_parameters"], "chosen": bool(r["chosen"])}
+        for r in rows.to_dict("records")
+    ]  # fmt: skip
 
 
 def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:
@@ -166,15 +96,14 @@ def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:
     import numpy as np
 
     from isr.equations.check import CheckResult, CheckRow, check
-    from isr.equations.formulas import FormulaExpressions
 
-    equations = bundle.expressions
-    if not isinstance(equations, FormulaExpressions):
+    equations: Any = bundle.expressions
+    if not is_regressor(bundle):
         return check(
             bundle.flow, equations, rows=rows, y=y if bundle.flow.condition_map is not None else None
         )
-    x = np.random.default_rng(0).normal(size=(1000, len(equations.x_names))) if rows is None else rows
-    found, expected = equations.evaluate(x), predict_rows(bundle, x)
+    x = np.random.default_rng(0).normal(size=(1000, len(bundle.x_names))) if rows is None else rows
+    found, expected = equations.evaluate(x), bundle.predict(x)
     both = np.isfinite(expected) & np.isfinite(found)
     scale = np.abs(expected) + np.std(expected[both.all(axis=1)], axis=0) + 1e-300
     same = both | (np.isfinite(expected) == np.isfinite(found))

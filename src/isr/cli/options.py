@@ -16,6 +16,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of everything drawn.")]
 Complexity = Annotated[
     int | None, typer.Option(min=0, help="Use the best model of the front no more complex than this.")
 ]
+TableFile = Annotated[Path | None, typer.Option(help="CSV or Parquet file; CSV on stdout when left out.")]
 
 
 def names_in(text: str) -> list[str]:

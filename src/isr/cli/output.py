@@ -87,36 +87,52 @@ def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:
         )
 
 
+def say_written(path: Path, as_json: bool, about: str, **facts: Any) -> None:
+    """Tell that a file was written: in words with ``about``, or as JSON with ``facts``."""
+    if as_json:
+        print_json({"out": str(path), **facts})
+    else:
+        typer.echo(f"written: {path} ({about})")
+
+
+def say_filled(folder: Path, as_json: bool, sentence: str, **facts: Any) -> None:
+    """Tell that files were written into a folder: in a sentence, or as JSON with their names."""
+    if as_json:
+        files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+        print_json({"out": str(folder), "files": files, **facts})
+    else:
+        typer.echo(sentence)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    write_whole(path, lambda target: target.write_text(text, encoding="utf-8"))
+
+
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame as CSV with every digit, or as Parquet, by the ending of the name."""
     if path.suffix.lower() == ".parquet":
         need("pyarrow")
         write_whole(path, lambda target: frame.to_parquet(target, index=False))
     else:
-        write_whole(path, lambda target: _for_spreadsheets(frame).to_csv(target, index=False))
-
-
-def _for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
-    from isr.tables.files import as_cell
-
-    return frame.rename(columns=as_cell)
-
-
-def print_frame(frame: pd.DataFrame, as_json: bool) -> None:
-    """Print rows as CSV, or as one JSON object with a list for each column."""
-    if as_json:
-        print_json(frame.to_dict("list"))
-    else:
-        typer.echo(_for_spreadsheets(frame).to_csv(index=False), nl=False)
+        write_text(path, _csv(frame))
 
 
 def hand_over(frame: pd.DataFrame, out: Path | None, as_json: bool) -> None:
     """Write rows to a file and say so, or print them where there is none."""
-    if out is None:
-        print_frame(frame, as_json)
-        return
-    write_frame(frame, out)
-    if as_json:
-        print_json({"out": str(out), "rows": len(frame), "columns": list(frame.columns)})
+    if out is not None:
+        write_frame(frame, out)
+        names = ", ".join(frame.columns)
+        say_written(
+            out, as_json, f"{len(frame)} rows of {names}", rows=len(frame), columns=list(frame.columns)
+        )
+    elif as_json:
+        print_json(frame.to_dict("list"))
     else:
-        typer.echo(f"written: {out} ({len(frame)} rows of {', '.join(frame.columns)})")
+        typer.echo(_csv(frame), nl=False)
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    from isr.tables.files import as_cell
+
+    return frame.rename(columns=as_cell).to_csv(index=False, lineterminator="\n")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from isr.cli.models import observation, open_model
 from isr.cli.options import Force, Json, ModelFile
-from isr.cli.output import print_json, refuse_existing
-from isr.tables.whole_files import write_whole
+from isr.cli.output import refuse_existing, say_written, write_text
+
+if TYPE_CHECKING:
+    from isr.storage import Bundle
 
 MOST_CALIBRATED = 500
 N_DRAWS = 99
@@ -43,34 +45,26 @@ def report(
     target = Path(f"{model.stem}.html") if out is None else out
     refuse_existing(target, force)
     from isr.report import gather, render
+    from isr.tables.files import read_columns
 
     bundle = open_model(model)
-    frame = None if data is None else _frame(bundle, data)
+    frame = None if data is None else read_columns(data, [*bundle.x_names, *bundle.y_names])
     page = render(
         gather(
             bundle, data=frame, title=title or model.stem,
             calibration=_calibration(bundle, frame) if calibrate else None,
-            y_star=None if y is None else _observed(bundle, y),
+            y_star=None if y is None else observation(bundle, y),
         )
     )  # fmt: skip
-    write_whole(target, lambda path: path.write_text(page, encoding="utf-8"))
-    if json:
-        print_json({"out": str(target), "bytes": len(page.encode())})
-    else:
-        typer.echo(
-            f"written: {target} ({len(page.encode()) / 1e6:.1f} MB); open it in a browser, no network needed"
-        )
+    write_text(target, page)
+    n_bytes = len(page.encode())
+    say_written(
+        target, json, f"{n_bytes / 1e6:.1f} MB; open it in a browser, no network needed", bytes=n_bytes
+    )
 
 
-def _frame(bundle, path: Path):
-    from isr.tables.files import numeric_columns, read_rows
-
-    return numeric_columns(read_rows(path), [*bundle.x_names, *bundle.y_names], source=path)
-
-
-def _calibration(bundle, frame):
+def _calibration(bundle: Bundle, frame: Any) -> Any:
     """Return the checks of posterior draws for up to so many rows, with the noise that was added in training."""
-    import jax
     import numpy as np
 
     from isr.report import Calibration
@@ -79,17 +73,10 @@ def _calibration(bundle, frame):
         raise ValueError(
             "--calibrate needs rows to judge by: add --data with fresh rows drawn from the prior"
         )
-    if not getattr(bundle.model, "condition_dim", 0):
-        raise ValueError(f"this {bundle.kind} has no posterior to calibrate; leave --calibrate out")
+    bundle.require("posterior")
     rows = frame.head(MOST_CALIBRATED)
     x, y = rows[list(bundle.x_names)].to_numpy(), rows[list(bundle.y_names)].to_numpy()
     noise = np.asarray(bundle.metadata.get("noise", 0.0), dtype=float)
     y = y + noise * np.random.default_rng(0).normal(size=y.shape)
-    drawn = bundle.flow.sample(jax.random.key(0), len(x) * N_DRAWS, np.repeat(y, N_DRAWS, axis=0))
+    drawn = bundle.sample(len(x) * N_DRAWS, np.repeat(y, N_DRAWS, axis=0))
     return Calibration.of(x, drawn.reshape(len(x), N_DRAWS, -1), bundle.x_names)
-
-
-def _observed(bundle, texts: list[str]) -> list[float]:
-    if not getattr(bundle.model, "condition_dim", 0):
-        raise ValueError(f"this {bundle.kind} observes nothing; leave --y out")
-    return observation(bundle, texts)

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isr.cli.exits import CheckFailedError
-from isr.cli.models import check_model, errors_of, front_of, open_model, written
+from isr.cli.models import check_model, errors_of, front_of, is_regressor, open_model, written
 from isr.cli.options import Complexity, Json, ModelFile
 from isr.cli.output import heading, indented, print_json, table
 
 if TYPE_CHECKING:
     from isr.equations.check import CheckResult
     from isr.storage import Bundle
+
+NOT_SHOWN = ("front", "training", "history", "constants")
+"""Entries of a model's metadata that are data, too long to print."""
+_WAYS = {"forward": "from x to the latent", "inverse": "from the latent to x"}
 
 
 def show(
@@ -34,67 +38,55 @@ def show(
     if latex + text + json > 1:
         raise ValueError("--latex, --text and --json exclude each other; give one of them")
     bundle = open_model(model, complexity)
+    direction = "inverse" if inverse else "forward"
     if latex or text:
-        direction = "inverse" if inverse else "forward"
-        typer.echo(written(bundle.expressions, direction, "latex" if latex else "text"))
+        typer.echo(written(bundle, direction, "latex" if latex else "text"))
     elif json:
         print_json(described(bundle))
     else:
-        describe(bundle, ["inverse"] if inverse else ["forward"])
+        describe(bundle, direction)
 
 
-def describe(bundle: Bundle, directions: list[str]) -> None:
-    """Print what a model is, its equations and its front."""
+def describe(bundle: Bundle, direction: str) -> None:
+    """Print what a model is, its equations in one direction and its front."""
     equations = bundle.expressions
-    texts = {direction: written(equations, direction, "pretty") for direction in directions}
+    lines = written(bundle, direction, "pretty")
     typer.echo(bundle.title)
     typer.echo(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
-    for direction, text in texts.items():
-        heading(f"Equations, {_WAYS[direction]}" if hasattr(equations, "inverse") else "Equations")
-        indented(text)
-    print_errors(errors_of(bundle))
-    print_front(front_of(bundle))
+    heading("Equations" if is_regressor(bundle) else f"Equations, {_WAYS[direction]}")
+    indented(lines)
+    errors = errors_of(bundle)
+    if errors:
+        heading("Constants with their standard errors, signs left out")
+        table([{"constant": c, "standard error": float(f"{error:.2g}")} for c, error in errors.items()])
+    print_front(bundle)
 
 
-_WAYS = {"forward": "from x to the latent", "inverse": "from the latent to x"}
-
-
-def print_errors(errors: dict[float, float]) -> None:
-    """Print the constants of the equations that were estimated, each with its standard error."""
-    if not errors:
-        return
-    heading("Constants with their standard errors, signs left out")
-    table([{"constant": value, "standard error": float(f"{error:.2g}")} for value, error in errors.items()])
-
-
-def print_front(rows: list[dict[str, Any]], most: int = 12) -> None:
-    """Print a front as a table; of a long one, points around the chosen one and both ends."""
+def print_front(bundle: Bundle, most: int = 12) -> None:
+    """Print a front as a table; of a long one, models around the chosen one and both ends."""
+    rows = front_of(bundle)
     if not rows:
         return
-    chosen = next((i for i, row in enumerate(rows) if row.get("chosen")), 0)
+    chosen = next((i for i, row in enumerate(rows) if row["chosen"]), 0)
     nearest = sorted(range(len(rows)), key=lambda i: (i not in (0, len(rows) - 1), abs(i - chosen)))
     shown = sorted(nearest[:most])
-    more = f", {len(shown)} of {len(rows)} models" if len(shown) < len(rows) else ""
-    heading(f"Accuracy against complexity{more}")
+    heading(
+        "Accuracy against complexity"
+        + (f", {len(shown)} of {len(rows)} models" if len(shown) < len(rows) else "")
+    )
+    names = ("complexity", "learned constants", "held-out nats", "chosen")
     table(
         [
-            {"complexity": r["complexity"], "learned constants": r["n_parameters"], "held-out nats": float(r["nll"]),
-             "chosen": bool(r["chosen"])}
+            dict(zip(names, (r["complexity"], r["n_parameters"], float(r["nll"]), r["chosen"]), strict=True))
             for r in (rows[i] for i in shown)
         ]
-    )  # fmt: skip
-
-
-NOT_SHOWN = ("front", "training", "history", "constants")
-"""Entries of a model's metadata that are data, too long to print."""
+    )
 
 
 def described(bundle: Bundle) -> dict[str, Any]:
     """Return a model's equations, variables and front as plain data."""
-    from isr.equations.formulas import FormulaExpressions
-
     equations = bundle.expressions
-    both = ["forward"] if isinstance(equations, FormulaExpressions) else ["forward", "inverse"]
+    ways = ["forward"] if is_regressor(bundle) else ["forward", "inverse"]
     return {
         "kind": bundle.kind,
         "x": list(bundle.x_names),
@@ -102,8 +94,8 @@ def described(bundle: Bundle) -> dict[str, Any]:
         "units": dict(bundle.units),
         "complexity": equations.complexity,
         "n_constants": equations.n_constants,
-        "equations": {way: written(equations, way) for way in both},
-        "latex": {way: written(equations, way, "latex") for way in both},
+        "equations": {way: written(bundle, way) for way in ways},
+        "latex": {way: written(bundle, way, "latex") for way in ways},
         "constants": [{"value": value, "error": error} for value, error in errors_of(bundle).items()],
         "front": front_of(bundle),
         "metadata": {k: v for k, v in bundle.metadata.items() if k not in NOT_SHOWN},
@@ -123,29 +115,18 @@ def check(
 
     Example: isr check model.isr --data rows.csv
     """
+    from isr.tables.files import read_columns
+
     bundle = open_model(model)
-    rows, y = (None, None) if data is None else _rows_of(bundle, data)
-    result = check_model(bundle, rows, y)
-    print_checks(result, json)
-    raise_if_failed(result)
-
-
-def _rows_of(bundle: Bundle, path: Path) -> tuple[Any, Any]:
-    from isr.tables.files import numeric_columns, read_rows
-
-    frame = read_rows(path)
-    x = numeric_columns(frame, bundle.x_names, source=path).to_numpy()
-    if getattr(bundle.model, "condition_map", None) is None:
-        return x, None
-    return x, numeric_columns(frame, bundle.y_names, source=path).to_numpy()
-
-
-def print_checks(result: CheckResult, as_json: bool) -> None:
-    """Print what was compared and how far it is apart."""
-    if as_json:
+    x = None if data is None else read_columns(data, bundle.x_names).to_numpy()
+    reads_y = getattr(bundle.model, "condition_map", None) is not None
+    y = read_columns(data, bundle.y_names).to_numpy() if data is not None and reads_y else None
+    result = check_model(bundle, x, y)
+    if json:
         print_json(checks_as_data(result))
     else:
         indented(str(result))
+    raise_if_failed(result)
 
 
 def checks_as_data(result: CheckResult) -> dict[str, Any]:

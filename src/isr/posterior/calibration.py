@@ -58,12 +58,7 @@ def uniformity(
 ) -> pd.DataFrame:
     """Return p-values of rank uniformity for each parameter: χ² over bins and Kolmogorov–Smirnov.
 
-    Args:
-        ranks: From :func:`sbc_ranks`.
-        n_draws: Posterior draws per truth, ``m``.
-        n_bins: Bins of the χ² test.
-        names: Names of the parameters.
-        random_state: Seed of the jitter that spreads each rank over its step.
+    A random jitter spreads each of the ``n_draws + 1`` possible ranks over its step.
 
     Example:
         >>> ranks = np.arange(1000)[:, None] % 100
@@ -128,7 +123,7 @@ def rank_curves(
 
 @dataclass(frozen=True)
 class Coverage:
-    """Expected coverage: how often a credible region of each level holds the truth.
+    """How often a credible region of each level holds the truth.
 
     Args:
         levels: Credible levels.
@@ -224,16 +219,9 @@ def tarp(
 ) -> Tarp:
     """Return the expected coverage of balls around random points that reach just to the truth.
 
-    Unlike ranks, it sees all parameters at once. Distances are Euclidean after scaling each parameter by the spread of
-    the truths.
-
-    Args:
-        truths: ``(n, dim)``.
-        samples: ``(n, m, dim)``.
-        references: Centres of the balls ``(n, dim)``; may depend on the observation but not on the truth. Uniform over
-            the box of the truths where not given.
-        n_levels: Points of the curve.
-        random_state: Seed.
+    Unlike ranks, it sees all parameters at once. Each parameter is scaled by the spread of the truths. The centres,
+    ``references`` ``(n, dim)``, may depend on the observation but not on the truth; without them they are uniform
+    over the box of the truths.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -296,18 +284,11 @@ def draw_posteriors(
     n_jobs: int | None = None,
     progress: bool | None = None,
 ) -> Float[np.ndarray, "n m dim"]:
-    """Return ``n_draws`` rows of x for every observation, as the checks above take them, shared out among workers.
+    """Return ``n_draws`` rows of x for every row of ``observations``, as the checks above take them.
 
-    Each observation has its own seed, so the draws are the same with any number of workers on any backend of joblib.
-
-    Args:
-        draw: ``draw(y, n_draws, seed)`` gives rows of x for one observation: from a fitted model, by rejection, from a
-            chain. It travels to the workers.
-        observations: Rows of y.
-        n_draws: Draws of each posterior.
-        random_state: Seed of all seeds.
-        n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
-        progress: Show a progress bar; None for only when standard error is a terminal.
+    Each observation has its own seed, so the draws are the same with any number of joblib's workers on any backend.
+    ``draw(y, n_draws, seed)`` gives rows of x: from a fitted model, by rejection, from a chain. A progress bar is
+    shown on a terminal unless ``progress`` says otherwise.
 
     Example:
         >>> def draw(y, n_draws, seed):

@@ -90,17 +90,9 @@ def find_maximum(
     """Return the x that maximises ``Σ log p(x | y_i) + (1 - k) log p(x)`` among the maxima that carry mass.
 
     BFGS in double precision climbs in ``coordinates``, so it never leaves the bounds; with one observation it stays
-    within `REACH`. An end carries mass where half of the nearest 5 % of the draws are at most
-    ``chi2.ppf(0.5, d) / 2`` nats less dense, as around the mode of a normal law of d variables.
-
-    Args:
-        flow: The model.
-        y: Observations as rows.
-        coordinates: Where to search.
-        names: Names of the variables, for the note.
-        draws: Finite draws; left out, with ``log_prob``, where the law is normal in the coordinates.
-        log_prob: Log-density of rows of x.
-        prior: Needed where there are several observations.
+    within `REACH`. An end carries mass where half of the nearest 5 % of the draws are at most ``chi2.ppf(0.5, d) /
+    2`` nats less dense, as around the mode of a normal law of d variables. Without ``draws`` and ``log_prob`` the law
+    is the standard normal one of the coordinates; with several observations the ``prior`` is needed.
     """
 
     def evaluate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -22,16 +22,11 @@ SCALES = (0.05, 0.2, 0.9)
 def mmd2(
     x: ArrayLike, y: ArrayLike, *, unbiased: bool = True, scales: Sequence[float] = SCALES
 ) -> Float[np.ndarray, "..."]:
-    """Return the squared maximum mean discrepancy for the kernel ``Σ_a a² / (a² + |x - y|²)``.
+    """Return the squared maximum mean discrepancy for the kernel ``Σ_a a² / (a² + |x - y|²)`` with widths ``scales``.
 
     The unbiased estimator leaves out the pairs of a draw with itself, has mean zero for equal laws and may be
-    negative; the biased one keeps them, which adds about ``k(0) (1/n + 1/m)``.
-
-    Args:
-        x: Draws ``(..., n, dim)``.
-        y: Draws ``(..., m, dim)`` with the same leading axes.
-        unbiased: Which estimator.
-        scales: The widths ``a``, in the unit of the draws.
+    negative; the biased one keeps them, which adds about ``k(0) (1/n + 1/m)``. Leading axes, ``(..., n, dim)``, are
+    targets.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -88,10 +83,8 @@ def resimulation_error(
 ) -> Float[np.ndarray, "..."]:
     """Return the mean squared distance of simulated draws from their target, ``E |f(x) - y*|²``.
 
-    Args:
-        samples: Draws ``(..., n, dim)``.
-        y_star: Targets ``(..., dim_y)``.
-        simulator: Rows of parameters to rows of noise-free observations.
+    Leading axes, ``(..., n, dim)`` of the draws and ``(..., dim_y)`` of ``y_star``, are targets. The simulator takes
+    rows of parameters and gives rows of noise-free observations.
 
     Example:
         >>> float(resimulation_error(np.array([[1.0], [3.0]]), [2.0], lambda x: x))
@@ -115,16 +108,9 @@ def c2st(
 ) -> float:
     """Return the cross-validated accuracy of a classifier that tells ``x`` from ``y``: 0.5 alike, 1 apart.
 
-    Both sides are scaled by the mean and standard deviation of ``x``, the reference; a side with more draws is thinned,
-    so that guessing scores one half.
-
-    Args:
-        x: Draws ``(n, dim)`` of the reference.
-        y: Draws ``(m, dim)`` to judge.
-        classifier: ``"mlp"`` (two hidden layers of ten times ``dim``), ``"boosting"`` (faster), or any scikit-learn
-            classifier.
-        n_folds: Folds of the cross-validation.
-        random_state: Seed of folds and classifier.
+    Both sides are scaled by the mean and standard deviation of ``x``, the reference; a side with more draws is
+    thinned, so that guessing scores one half. The classifier is ``"mlp"`` (two hidden layers of ten times ``dim``),
+    ``"boosting"`` (faster), or any scikit-learn classifier.
 
     Example:
         >>> from sklearn.linear_model import LogisticRegression
@@ -170,14 +156,7 @@ def _classifier(kind: Any, dim: int, seed: int) -> Any:
 def sliced_wasserstein(
     x: ArrayLike, y: ArrayLike, *, n_projections: int = 200, order: float = 2.0, random_state: int = 0
 ) -> float:
-    """Return the sliced Wasserstein distance: ``(E over directions of W_p^p)^(1/p)``.
-
-    Args:
-        x: Draws ``(n, dim)``.
-        y: Draws ``(m, dim)``.
-        n_projections: How many random directions.
-        order: The exponent ``p``.
-        random_state: Seed of the directions.
+    """Return the sliced Wasserstein distance, ``(E over directions of W_p^p)^(1/p)`` with ``p = order``.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(500, 1))

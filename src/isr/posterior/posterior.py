@@ -140,11 +140,8 @@ class Posterior:
     ) -> Float[np.ndarray, "n d_x"]:
         """Return ``n`` draws as rows; a `NonFiniteDrawsWarning` counts those that are not finite.
 
-        Args:
-            n: Draws.
-            random_state: Seed.
-            precision: ``"single"`` draws millions in less than half the time, with six digits. Several observations
-                of a conditional model are always weighed in double.
+        ``precision="single"`` draws millions in less than half the time, with six digits; several observations of a
+        conditional model are always weighed in double.
         """
         if n < 1:
             raise ValueError(f"the number of draws must be at least 1, got n={n}")
@@ -187,14 +184,10 @@ class Posterior:
         return pd.DataFrame(self.sample(n, random_state), columns=list(self.x_names))
 
     def log_prob(self, x: Any, *, precision: Precision = "double") -> Float[np.ndarray, " n"]:
-        """Return the log-density (nats) of rows of x, ``-inf`` outside the bounds.
+        """Return the log-density (nats) of rows of x, one row, or a frame; ``-inf`` outside the bounds.
 
-        With several observations of a conditional model its constant is an estimate, good to about
-        ``1 / √effective_size``.
-
-        Args:
-            x: Rows, one row, or a frame with the columns of x.
-            precision: ``"single"`` is faster for millions of rows, see `sample`.
+        With several observations of a conditional model its constant is an estimate, good to about ``1 /
+        √effective_size``.
         """
         if hasattr(x, "iloc"):
             x = read_table(x, like=Columns(self.x_names, (None,) * self.flow.dim), what="x").values
@@ -243,10 +236,7 @@ class Posterior:
     def to_arviz(self, n: int = 4000, n_chains: int = 4, random_state: RandomState = 0) -> "InferenceData":
         """Return draws with log-density (``sample_stats.lp``) and observations as ArviZ inference data.
 
-        Args:
-            n: Draws in all, a multiple of ``n_chains``.
-            n_chains: Parts to divide them into; the draws are no Markov chains, ArviZ only wants several.
-            random_state: Seed of the draws.
+        The ``n`` draws are divided into ``n_chains`` parts. They are no Markov chains; ArviZ only wants several.
         """
         if n_chains < 1 or n % n_chains:
             raise ValueError(f"n must be a multiple of n_chains, got n={n} and n_chains={n_chains}")
@@ -286,12 +276,9 @@ class Posterior:
     def resimulate(
         self, simulator: Simulator | None = None, n: int = 1000, random_state: RandomState = 0
     ) -> Resimulation:
-        """Return what the simulator makes of ``n`` draws, and how far that is from the observation.
+        """Return what a simulator makes of ``n`` draws, rows of x, and how far that is from the observation.
 
-        Args:
-            simulator: Rows of x to rows of y, real or complex; the one given to the posterior where left out.
-            n: Draws.
-            random_state: Seed of the draws.
+        Left out, it is the simulator that the posterior was given.
         """
         simulator = simulator or self.simulator
         if simulator is None:

@@ -54,8 +54,7 @@ def rejection(
         random_state: Seed or generator.
 
     Example:
-        >>> found = rejection(lambda n, rng: rng.normal(size=(n, 1)), lambda x: x, [1.0], 50, threshold=0.1,
-        ...                   random_state=0)
+        >>> found = rejection(lambda n, rng: rng.normal(size=(n, 1)), lambda x: x, [1.0], 50, threshold=0.1)
         >>> bool(np.all(np.abs(found.samples - 1.0) < 0.1))
         True
     """
@@ -107,15 +106,10 @@ def importance_resample(
     replace: bool = True,
     random_state: RandomState = None,
 ) -> Resampled:
-    """Return ``n`` draws from a weighted pool, by systematic resampling or without replacement.
+    """Return ``n`` draws from a weighted pool of rows, by systematic resampling or without replacement.
 
-    Args:
-        samples: The pool, as rows.
-        log_weights: Logarithms of unnormalised weights; ``-inf`` drops a draw.
-        n: Draws wanted.
-        replace: Systematic resampling, in which a heavy draw may come back several times; otherwise every draw comes
-            at most once, which suits unbiased MMD² but flattens the weights when ``n`` nears the effective size.
-        random_state: Seed or generator.
+    With ``replace`` a heavy draw may come back several times. Without it every draw comes at most once, which suits
+    unbiased MMD² but flattens the weights when ``n`` nears the effective size. A log-weight of ``-inf`` drops a draw.
 
     Example:
         >>> found = importance_resample([[1.0], [2.0], [3.0]], [0.0, -np.inf, 0.0], 4, random_state=0)

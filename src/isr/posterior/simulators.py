@@ -125,13 +125,9 @@ def resimulate(
     target: Float[np.ndarray, " d_y"],
     names: Sequence[str],
 ) -> Resimulation:
-    """Return what ``simulator`` makes of the finite draws, beside the observation ``target``.
+    """Return what ``simulator`` makes of the finite draws, beside the observation ``target`` with its ``names``.
 
-    Args:
-        draws: Rows of x.
-        simulator: Rows of x to rows of y; complex columns become neighbouring real and imaginary parts.
-        target: The observation.
-        names: Names of its values, for the error message.
+    Complex columns of y become neighbouring real and imaginary parts.
 
     Example:
         >>> resimulate(np.array([[1.0], [3.0]]), lambda x: 2 * x, np.array([4.0]), ["y"]).errors

@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 
 def summary_table(draws: Float[np.ndarray, "n d"], names: Sequence[str], *, hdi: float) -> "pd.DataFrame":
-    """Return mean, sd and the ends of the highest-density interval of each variable, named as in ArviZ.
-
-    Args:
-        draws: Finite draws.
-        names: Names of the columns.
-        hdi: Content of the interval.
+    """Return mean, sd and the ends of the highest-density interval of finite draws, by variable, named as in ArviZ.
 
     Example:
         >>> summary_table(np.arange(101.0)[:, None], ["depth"], hdi=0.9).round(2)
@@ -60,17 +55,7 @@ def inference_data(
     units: Mapping[str, str],
     n_chains: int,
 ) -> "InferenceData":
-    """Return draws, their log-density (``sample_stats.lp``) and the observations, units as attributes.
-
-    Args:
-        draws: Rows, a multiple of ``n_chains``.
-        log_prob: Log-density of every draw.
-        y_star: Observations as rows.
-        x_names: Names of the columns of ``draws``.
-        y_names: Names of the columns of ``y_star``.
-        units: Unit by name.
-        n_chains: Parts to divide the draws into.
-    """
+    """Return draws in ``n_chains`` parts, their log-density (``sample_stats.lp``) and the observations, with units."""
     shape = (n_chains, len(draws) // n_chains)
     data = need("arviz").from_dict(
         posterior={name: column.reshape(shape) for name, column in zip(x_names, draws.T, strict=True)},

@@ -38,7 +38,12 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
         "x": _variables(expressions.x_names, data.units, x_rows),
         "y": [] if y_rows is None else _variables(expressions.y_names, data.units, y_rows),
         "nLatent": flow.bijection.dim,
-        "search": _search(flow, expressions.x_names),
+        "search": {  # as `isr.posterior.maximum` seeks the densest point
+            "names": list(expressions.x_names),
+            "bounds": bounds_of(flow).pairs(),
+            "radius": reach(flow.bijection.dim),
+            "slack": slack(flow.bijection.dim),
+        },
         "source": packed(as_script(expressions.code("javascript"))),
         "scene": scene,
         "training": None if data.training is None else _record(data.training),
@@ -55,17 +60,6 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
         if data.y is not None:
             payload["rows"]["y"] = rounded(data.y[some], 8)
     return payload
-
-
-def _search(flow: Flow, names: Sequence[str]) -> dict[str, Any]:
-    """What the page needs to seek the densest point as `isr.posterior.maximum` does."""
-    dim = flow.bijection.dim
-    return {
-        "names": list(names),
-        "bounds": bounds_of(flow).pairs(),
-        "radius": reach(dim),
-        "slack": slack(dim),
-    }
 
 
 def scene_of(data: ReportData, expressions: Expressions) -> dict[str, Any] | None:
@@ -94,12 +88,9 @@ def as_script(module: str) -> str:
 
 def _record(training: TrainingRecord) -> dict[str, Any]:
     """What the page needs to compare an observation with those of training."""
+    names = ("shift", "scale", "low", "high", "directions")
     return {
-        "shift": rounded(training.shift, 12),
-        "scale": rounded(training.scale, 12),
-        "low": rounded(training.low, 12),
-        "high": rounded(training.high, 12),
-        "directions": rounded(training.directions, 12),
+        **{name: rounded(getattr(training, name), 12) for name in names},
         "residualScale": float(training.residual_scale),
         "references": rounded(training.references, 7),
         "largest": rounded(training.scores.max(axis=0), 9),
@@ -131,16 +122,18 @@ def _typical_x(data: ReportData, flow: Flow, y_rows: np.ndarray | None) -> np.nd
 
 def _location_of_y(flow: Flow) -> tuple[np.ndarray, np.ndarray]:
     """Centre and spread of y, as far as the model was scaled to them."""
-    fixed, n = None, flow.condition_dim
+    last = flow.steps[-1]
+    fixed: Any = None
     if flow.condition_map is not None:
         fixed = flow.condition_map.standardise
-    else:
-        last = flow.steps[-1]
-        if isinstance(last, Inverted) and isinstance(last.bijection, Standardise):
-            fixed = last.bijection
-    if fixed is None:
-        return np.zeros(n), np.ones(n)
-    return np.asarray(fixed.shift[:n]), np.asarray(fixed.scale[:n])
+    elif isinstance(last, Inverted) and isinstance(last.bijection, Standardise):
+        fixed = last.bijection
+    n = flow.condition_dim
+    return (
+        (np.zeros(n), np.ones(n))
+        if fixed is None
+        else (np.asarray(fixed.shift[:n]), np.asarray(fixed.scale[:n]))
+    )
 
 
 def _variables(names: Sequence[str], units: Any, rows: np.ndarray) -> list[dict[str, Any]]:
@@ -160,7 +153,4 @@ def _middle_row(rows: np.ndarray) -> tuple[float, ...]:
 
 
 def _arm_target(scene: dict[str, Any]) -> tuple[float, ...]:
-    target = [0.0, 0.0]
-    for place, value in zip(scene["y"], ARM_TARGET, strict=True):
-        target[place] = value
-    return tuple(target)
+    return tuple(ARM_TARGET[scene["y"].index(column)] for column in (0, 1))

@@ -7,7 +7,6 @@ import functools
 import hashlib
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -21,7 +20,7 @@ from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
 from isr.equations.formulas import formula_expressions
 from isr.equations.print.listing import Listing, flow_listings, formula_listing
-from isr.report.contents import Calibration, FrontPoint, ReportData
+from isr.report.contents import FrontPoint, ReportData
 from isr.report.equations import Equations, flow_equations, regressor_equations
 from isr.report.explorer import explorer_payload
 from isr.report.figures import (
@@ -60,10 +59,7 @@ def render(data: ReportData) -> str:
         explorer = None
     sources = fitting(equations.sources, MOST_CODE - (_size(explorer["source"]) if explorer else 0))
     front = _front(data)
-    marginals, pairs = [], []
-    if data.samples is not None:
-        marginals = marginal_figures(_labels(data, "x"), data.x, data.samples)
-        pairs = pair_figures(_labels(data, "x"), data.x, data.samples)
+    drawn = (_labels(data, "x"), data.x, data.samples) if data.samples is not None else None
     context: dict[str, Any] = {
         "data": data,
         "version": __version__,
@@ -75,19 +71,19 @@ def render(data: ReportData) -> str:
         "constants": _constants(data),
         "explorer": explorer,
         "front": front,
-        "marginals": marginals,
-        "pairs": pairs,
+        "marginals": marginal_figures(*drawn) if drawn else [],
+        "pairs": pair_figures(*drawn) if drawn else [],
         "fits": _fits(data),
         "history": None if data.history is None else history_figure(data.history),
-        "calibration": None if data.calibration is None else _calibration(data.calibration, data.x_names),
+        "calibration": _calibration(data),
     }
     payload = {
         "sources": sources,
         "explorer": explorer,
-        "front": None if front is None else [packed(text) for text in front.equations],
+        "front": front and [packed(text) for text in front["equations"]],
         "worker": _asset("worker.js") if explorer else "",
     }
-    script = _script()
+    script = "(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "})();\n"
     return _template().render(
         **context,
         sections=_sections(context),
@@ -122,10 +118,6 @@ def _template() -> Any:
     return Environment(autoescape=True, undefined=StrictUndefined).from_string(_asset("page.html.j2"))
 
 
-def _script() -> str:
-    return "(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "})();\n"
-
-
 def _policy(script: str) -> str:
     """Nothing is loaded from anywhere, and no script runs but this one, whatever a name in the data says."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -136,22 +128,29 @@ def _policy(script: str) -> str:
 
 
 def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
-    data: ReportData = context["data"]
-    explorer = context["explorer"]
-    live = "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live"
-    candidates = [
-        (True, "summary", "Summary"),
-        (explorer, "explorer", live),
-        (context["equations"].listings, "equations", "Equations"),
-        (context["front"], "front", "Front"),
-        (context["marginals"], "samples", "Data and samples" if data.x is not None else "Samples"),
-        (context["fits"], "fits", "Predictions"),
-        (context["calibration"], "calibration", "Calibration"),
-        (context["history"], "training", "Training"),
-        (data.checks, "checks", "Checks"),
-        (data.provenance, "provenance", "Provenance"),
-    ]
-    return [(anchor, name) for present, anchor, name in candidates if present]
+    """Anchor and name of each section that has something to show."""
+    data, explorer = context["data"], context["explorer"]
+    names = {
+        "summary": "Summary",
+        "explorer": "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live",
+        "equations": "Equations",
+        "front": "Front",
+        "samples": "Samples" if data.x is None else "Data and samples",
+        "fits": "Predictions",
+        "calibration": "Calibration",
+        "training": "Training",
+        "checks": "Checks",
+        "provenance": "Provenance",
+    }
+    shown = context | {
+        "summary": True,
+        "equations": context["equations"].listings,
+        "samples": context["marginals"],
+        "training": context["history"],
+        "checks": data.checks,
+        "provenance": data.provenance,
+    }
+    return [(anchor, name) for anchor, name in names.items() if shown[anchor]]
 
 
 def _equations(data: ReportData, flow: Flow | None, expressions: Expressions | None) -> Equations:
@@ -197,20 +196,19 @@ def _labels(data: ReportData, letter: str) -> list[str]:
 
 
 def _variables(data: ReportData) -> list[dict[str, str]]:
-    role = "predicted" if isinstance(data.model, Formulas) else "observed"
+    roles = {"x": "x, to be inferred", "y": "y, observed"} if data.y_names else {"x": "x"}
+    if isinstance(data.model, Formulas):
+        roles = {"x": "x, input", "y": "y, predicted"}
     rows = []
-    for names, kind, table in ((data.x_names, "x", data.x), (data.y_names, "y", data.y)):
-        ranges = None if table is None else np.quantile(table, [0.005, 0.995], axis=0)
-        for i, name in enumerate(names):
-            shown = "" if ranges is None else f"{ranges[0, i]:.4g} … {ranges[1, i]:.4g}".replace("-", "−")
-            word = (
-                f"{kind}, {role}"
-                if kind == "y"
-                else ("x, input" if role == "predicted" else "x, to be inferred")
+    for names, letter, table in ((data.x_names, "x", data.x), (data.y_names, "y", data.y)):
+        ranges = [""] * len(names)
+        if table is not None:
+            ends = np.quantile(table, [0.005, 0.995], axis=0).T
+            ranges = [f"{low:.4g} … {high:.4g}".replace("-", "−") for low, high in ends]
+        for name, shown in zip(names, ranges, strict=False):
+            rows.append(
+                {"name": name, "role": roles[letter], "unit": data.units.get(name, ""), "range": shown}
             )
-            if kind == "x" and not data.y_names:
-                word = "x"
-            rows.append({"name": name, "role": word, "unit": data.units.get(name, ""), "range": shown})
     return rows
 
 
@@ -233,25 +231,14 @@ def _constants(data: ReportData) -> list[dict[str, str]]:
     return rows if len(rows) <= MOST_CONSTANTS else []
 
 
-@dataclass(frozen=True)
-class Front:
-    """The front with the equations of its points as HTML, and which point is shown first."""
-
-    figure: Figure
-    equations: tuple[str, ...]
-    picked: int
-
-    @property
-    def shown(self) -> str:
-        """The equations of the point that is shown first."""
-        return self.equations[self.picked]
-
-
-def _front(data: ReportData) -> Front | None:
+def _front(data: ReportData) -> dict[str, Any] | None:
+    """The figure of the front, the equations of its points as HTML, and which point is shown first."""
     if len(data.front) < 2:
         return None
     picked = next((i for i, p in enumerate(data.front) if p.chosen), len(data.front) - 1)
-    return Front(front_figure(data.front, picked), tuple(_point(p, data) for p in data.front), picked)
+    equations = [_point(p, data) for p in data.front]
+    figure = front_figure(data.front, picked)
+    return {"figure": figure, "equations": equations, "picked": picked, "shown": equations[picked]}
 
 
 def _point(point: FrontPoint, data: ReportData) -> str:
@@ -275,10 +262,13 @@ def _point(point: FrontPoint, data: ReportData) -> str:
 def _fits(data: ReportData) -> list[Figure]:
     if data.predicted is None or data.y is None:
         return []
-    names = _labels(data, "y")
-    return [fit_figure(n, data.y[:, i], data.predicted[:, i]) for i, n in enumerate(names[:6])]
+    columns = zip(_labels(data, "y")[:6], data.y.T, data.predicted.T, strict=False)
+    return [fit_figure(name, observed, predicted) for name, observed, predicted in columns]
 
 
-def _calibration(result: Calibration, names: Sequence[str]) -> dict[str, Any]:
-    tests = [] if result.tests is None else result.tests.to_dict("records")
-    return {"figures": calibration_figures(result, names), "tests": tests}
+def _calibration(data: ReportData) -> dict[str, Any] | None:
+    found = data.calibration
+    if found is None:
+        return None
+    tests = [] if found.tests is None else found.tests.to_dict("records")
+    return {"figures": calibration_figures(found, data.x_names), "tests": tests}

@@ -68,6 +68,8 @@ class Bundle:
         (array([0.658]), array([0.658]))
         >>> len(saved.front), saved.choose(9) is saved, saved.history, saved.errors, saved.labels
         (1, True, None, None, {})
+        >>> saved.require("predict"), saved.columns("y").names
+        (None, ('y1',))
         >>> "charge" in saved.expressions.text("inverse")
         True
     """
@@ -181,7 +183,10 @@ class Bundle:
         if not isinstance(columns, Mapping):
             return None
         order = sorted(columns, key=lambda c: _ORDER.index(c) if c in _ORDER else len(_ORDER))
-        return pd.DataFrame({c: columns[c] for c in order})
+        try:
+            return pd.DataFrame({c: columns[c] for c in order})
+        except ValueError:  # columns of different lengths
+            return None
 
     def choose(self, complexity: int) -> Bundle:
         """Return the best model of the front that is no more complex than ``complexity``."""
@@ -216,7 +221,7 @@ class Bundle:
         predict = ("predict",) if self.model.n_observed else ()
         return (*posterior, *predict, "sample", "score_samples")
 
-    def _refuse_unless_able(self, ability: str) -> None:
+    def require(self, ability: str) -> None:
         """Raise a `TypeError` that says what the model can do unless ``ability`` is among it."""
         if ability not in self.abilities:
             *others, last = self.abilities or ("only .model",)
@@ -233,7 +238,7 @@ class Bundle:
         """
         from isr.posterior.posterior import Posterior
 
-        self._refuse_unless_able("posterior")
+        self.require("posterior")
         return Posterior(
             self.flow,
             y_star,
@@ -248,8 +253,8 @@ class Bundle:
 
     def predict(self, x: Any) -> np.ndarray:
         """Return y for rows of x, a column per output: the surrogate of an `ISR`, or the formulas of a regressor."""
-        self._refuse_unless_able("predict")
-        rows = read_table(x, like=self._columns("x"), what="x").values
+        self.require("predict")
+        rows = read_table(x, like=self.columns("x"), what="x").values
         if isinstance(self.model, Formulas):
             with jax.enable_x64(True):
                 return np.asarray(self.model.columns(jnp.asarray(rows.T))[0]).T
@@ -259,19 +264,19 @@ class Bundle:
         self, n: int, y: np.ndarray | None = None, *, seed: int = 0, precision: Precision = "double"
     ) -> np.ndarray:
         """Return ``n`` rows of x, given y where there is a condition."""
-        self._refuse_unless_able("sample")
+        self.require("sample")
         return self.flow.sample(jax.random.key(seed), n, y, precision=precision)
 
     def score_samples(
         self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
     ) -> np.ndarray:
         """Return the log-densities (nats) of rows of x, given y where there is a condition."""
-        self._refuse_unless_able("score_samples")
+        self.require("score_samples")
         return self.flow.log_prob(x, y, precision=precision)
 
     log_prob = score_samples
 
-    def _columns(self, letter: str) -> Columns:
+    def columns(self, letter: str) -> Columns:
         """Return the columns of ``"x"`` or of ``"y"``."""
         named = self.named()
         names = named.x_names if letter == "x" else named.y_names

@@ -5,7 +5,7 @@ const VARIABLES_SHOWN = 5;
 // While a control moves, draws should take no longer than this (ms); a slow machine gets fewer until it rests.
 const PATIENCE = 16;
 
-// How the densest point is sought: in full as isr/inference/maximum.py does, and while a control moves.
+// How the densest point is sought: in full as isr/posterior/maximum.py does, and while a control moves.
 const FULL_SEARCH = { points: 2048, densest: 4, first: 12, budget: 200 };
 const LIVE_SEARCH = { points: 256, densest: 2, first: 2, budget: 10 };
 

@@ -21,7 +21,7 @@
     return values.subarray(0, found).sort();
   });
 
-  // From here to `jobs`: the search for the densest point, step by step that of isr/inference/maximum.py.
+  // From here to `jobs`: the search for the densest point, step by step that of isr/posterior/maximum.py.
   const [NEIGHBOURS, LONGEST_STEP, AT_BOUND, NEAR_BOUND, H] = [0.05, 0.5, 1e-9, 0.02, 1e-4];
 
   const hashed = (counter) => {

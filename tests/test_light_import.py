@@ -70,12 +70,15 @@ def test_a_network_is_trained_and_drawn_from_without_sympy():
     assert "sympy" not in loaded
 
 
-def test_help_takes_less_than_a_second_of_the_processor_once_warm():
-    def seconds() -> float:
+@pytest.mark.parametrize(
+    ("arguments", "seconds"), [(("-c", "import isr"), 0.1), (("-m", "isr.cli", "--help"), 0.6)]
+)
+def test_importing_and_asking_for_help_take_a_moment_of_the_processor_once_warm(arguments, seconds):
+    def used() -> float:
         start = os.times()
-        subprocess.run([sys.executable, "-m", "isr.cli", "--help"], capture_output=True, check=True)
+        subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
         end = os.times()
         return end.children_user + end.children_system - start.children_user - start.children_system
 
     # Processor time, and the best of several: the machine may be busy with other work.
-    assert min(seconds() for _ in range(5)) < 1.0
+    assert min(used() for _ in range(5)) <= seconds

@@ -20,18 +20,19 @@ EXITS = (
 )
 
 app = typer.Typer(
-    name="isr",
-    help="Invertible symbolic regression: equations that run both ways, with their density.",
-    epilog=EXITS,
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
+    name="isr", epilog=EXITS, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
 )
 for command in (
     fit.fit, show.show, draw.posterior, draw.sample, predict.predict, show.check, export.export, report.report,
     experiments.demo, experiments.reproduce, bench.bench,
 ):  # fmt: skip
     app.command()(command)
+
+# What an error means, by its class; whatever is not listed is a fault of isr.
+MEANINGS = {
+    CheckFailedError: CHECK_FAILED, FloatingPointError: FIT_FAILED, ValueError: WRONG_INPUT, TypeError: WRONG_INPUT,
+    OSError: WRONG_INPUT, ImportError: WRONG_INPUT,
+}  # fmt: skip
 
 
 def _print_version(wanted: bool) -> None:
@@ -64,21 +65,19 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code; an error becomes one line on stderr."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
-    arguments = [a for a in arguments if a != "--debug"]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a sign the terminal does not have must not end the command
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = _show_warning
-        sys.exit(_run(arguments, debug))
+        warnings.showwarning = lambda message, *_place, **_more: _say("warning", str(message))
+        sys.exit(_run([a for a in arguments if a != "--debug"], debug))
 
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
         code = app(args=arguments, prog_name="isr", standalone_mode=False) or 0
         sys.stdout.flush()  # short output may meet the closed pipe only here
-        return code if code != INTERRUPTED else _say("interrupted", INTERRUPTED)
     except BrokenPipeError:
         return _without_reader()
     except SystemExit as leave:  # Click leaves by itself, with 1, where a pipe is closed
@@ -86,11 +85,16 @@ def _run(arguments: list[str], debug: bool) -> int:
             return _without_reader()
         raise
     except (typer.Abort, KeyboardInterrupt):
-        return _say("interrupted", INTERRUPTED)
+        code = INTERRUPTED
     except Exception as error:
-        if debug and not _is_usage(error):
+        # Typer has its own copy of Click in newer versions, so the class of usage errors is not at hand.
+        is_usage = hasattr(error, "format_message")
+        if debug and not is_usage:
             raise
-        return _explain(error)
+        return _explain_usage(error) if is_usage else _explain(error)
+    if code == INTERRUPTED:
+        _say("error", "interrupted")
+    return code
 
 
 def _without_reader() -> int:
@@ -101,34 +105,26 @@ def _without_reader() -> int:
     return 0
 
 
+def _explain_usage(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    see = f"; see {context.command_path} --help" if context is not None else ""
+    sentence = error.format_message().rstrip(".").replace("Value error, ", "")  # type: ignore[attr-defined]
+    if sentence:  # else help alone was printed
+        _say("error", f"{sentence}{see}")
+    return WRONG_INPUT
+
+
 def _explain(error: Exception) -> int:
-    if _is_usage(error):
-        context = getattr(error, "ctx", None)
-        see = f"; see {context.command_path} --help" if context is not None else ""
-        sentence = error.format_message().rstrip(".").replace("Value error, ", "")  # type: ignore[attr-defined]
-        return _say(f"{sentence}{see}", WRONG_INPUT) if sentence else WRONG_INPUT  # help alone was printed
-    if isinstance(error, CheckFailedError):
-        return _say(str(error), CHECK_FAILED)
-    if isinstance(error, FloatingPointError):
-        return _say(str(error), FIT_FAILED)
-    if isinstance(error, ValueError | TypeError | OSError | ImportError):
-        return _say(str(error) or type(error).__name__, WRONG_INPUT)
-    return _say(
-        f"unexpected {type(error).__name__}: {error}; this is a fault of isr: please report it with what the same "
-        "command prints with --debug",
-        FAULT,
-    )
-
-
-def _is_usage(error: Exception) -> bool:
-    # Typer has its own copy of Click in newer versions, so the class itself is not at hand.
-    return hasattr(error, "format_message")
-
-
-def _say(sentence: str, code: int) -> int:
-    typer.echo(f"error: {' '.join(sentence.split())}", err=True)
+    code = next((code for kind, code in MEANINGS.items() if isinstance(error, kind)), FAULT)
+    sentence = str(error) or type(error).__name__
+    if code == FAULT:
+        sentence = (
+            f"unexpected {type(error).__name__}: {error}; this is a fault of isr: please report it with what the same "
+            "command prints with --debug"
+        )
+    _say("error", sentence)
     return code
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: object, **more: object) -> None:
-    typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+def _say(what: str, sentence: str) -> None:
+    typer.echo(f"{what}: {' '.join(sentence.split())}", err=True)

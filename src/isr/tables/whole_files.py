@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 # A hidden file this old (seconds) whose writer is gone belongs to nobody.
 ABANDONED_AFTER = 60.0
 
+_SPACE, _PLACE = "free some space and try again", "choose a folder that can be written to"
 _REMEDIES = {
-    errno.ENOSPC: "free some space and try again",
-    errno.EDQUOT: "free some space and try again",
+    errno.ENOSPC: _SPACE, errno.EDQUOT: _SPACE, errno.EROFS: _PLACE, errno.EACCES: _PLACE, errno.EPERM: _PLACE,
     errno.EFBIG: "the system allows no file that large; raise the limit or choose another place",
-    errno.EROFS: "choose a folder that can be written to",
-    errno.EACCES: "choose a folder that can be written to",
-    errno.EPERM: "choose a folder that can be written to",
     errno.ENOENT: "create the folder first",
-}
+}  # fmt: skip
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _swept: set[str] = set()
 
@@ -54,14 +51,14 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, r
     """
     target = Path(path)
     _sweep(target.parent)
-    temporary = target.with_name(f".isr-{_host()}-{os.getpid()}-{secrets.token_hex(8)}.tmp")
+    hidden = _hidden(target.parent)
     try:
-        write(temporary)
-        _to_disk(temporary, os.O_RDWR)
+        write(hidden)
+        _to_disk(hidden, os.O_RDWR)
         if replace:
-            os.replace(temporary, target)
+            os.replace(hidden, target)
         else:
-            _take_free_name(temporary, target)
+            _take_free_name(hidden, target)
         if hasattr(os, "O_DIRECTORY"):  # the new name itself must reach the disk as well
             _to_disk(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     except FileExistsError:
@@ -69,7 +66,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, r
     except OSError as error:
         raise explained(error, target) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        hidden.unlink(missing_ok=True)
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -98,7 +95,7 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
     try:
         if not folder.is_dir():
             raise FileNotFoundError(errno.ENOENT, f"the folder {folder} does not exist")
-        probe = folder / f".isr-{_host()}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
+        probe = _hidden(folder)
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         probe.unlink()
     except OSError as error:
@@ -107,12 +104,20 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
 
 def explained(error: OSError, path: str | os.PathLike[str]) -> OSError:
     """Return an error of the same kind that says which file could not be written, why and what to do."""
-    why = os.strerror(error.errno) if error.errno and error.errno != errno.ENOENT else error.strerror or error
-    remedy = _REMEDIES.get(error.errno or 0, "choose another place or try again")
-    kind = type(OSError(error.errno, "")) if error.errno else OSError
-    told = kind(f"cannot write {path}: {why}; {remedy}")
+    number = error.errno or 0
+    why = os.strerror(number) if number not in (0, errno.ENOENT) else error.strerror or error
+    remedy = _REMEDIES.get(number, "choose another place or try again")
+    told = type(OSError(number, ""))(f"cannot write {path}: {why}; {remedy}")
     told.errno = error.errno
     return told
+
+
+def _hidden(folder: Path) -> Path:
+    return folder / f".isr-{_host()}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
+
+
+def _host() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 def _to_disk(path: Path, flags: int) -> None:
@@ -123,20 +128,20 @@ def _to_disk(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
-def _take_free_name(temporary: Path, target: Path) -> None:
+def _take_free_name(hidden: Path, target: Path) -> None:
     """Give a file its name unless that is taken, in one step where the file system knows links."""
     try:
-        os.link(temporary, target)
+        os.link(hidden, target)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         if target.exists():
             raise FileExistsError from None
-        os.replace(temporary, target)
+        os.replace(hidden, target)
 
 
 def _sweep(folder: Path) -> None:
-    """Clear away what killed writers of this machine left in a folder; once a process is enough."""
+    """Clear away what killed writers of this machine left in a folder; once per process is enough."""
     if str(folder) in _swept:
         return
     _swept.add(str(folder))
@@ -154,10 +159,6 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:
-        return True
+    except OSError:  # not ours to signal, but there
+        pass
     return True
-
-
-def _host() -> str:
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]

@@ -35,16 +35,21 @@ _ARCTANGENT = {
 _TAN_OF_AN_EIGHTH = math.tan(math.pi / 8)
 
 
-@jax.custom_jvp
+@jax.jit
 def sin2pi(g: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return ``sin(2 pi g)``; whole turns are taken off exactly."""
+    return _sin2pi(g)
+
+
+@jax.custom_jvp
+def _sin2pi(g: Float[Array, "..."]) -> Float[Array, "..."]:
     g = jnp.asarray(g)
     rest = g - jnp.round(g)
     a = 0.25 - jnp.abs(jnp.abs(rest) - 0.25)
     return jnp.copysign(a * _horner(_SINE[g.dtype.name], a * a), rest)
 
 
-@sin2pi.defjvp
+@_sin2pi.defjvp
 def _(primals, tangents):
     (g,), (dg,) = primals, tangents
     return sin2pi(g), 2 * math.pi * sin2pi(g + 0.25) * dg
@@ -62,9 +67,14 @@ def cos(g: Float[Array, "..."]) -> Float[Array, "..."]:
     return sin2pi(g / (2 * math.pi) + 0.25)
 
 
-@jax.custom_jvp
+@jax.jit
 def arctan(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return the arctangent of ``x`` (radians)."""
+    return _arctan(x)
+
+
+@jax.custom_jvp
+def _arctan(x: Float[Array, "..."]) -> Float[Array, "..."]:
     x = jnp.asarray(x)
     a = jnp.abs(x)
     middle, far = a > _TAN_OF_AN_EIGHTH, a > 1 / _TAN_OF_AN_EIGHTH
@@ -75,7 +85,7 @@ def arctan(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.copysign(angle, x)
 
 
-@arctan.defjvp
+@_arctan.defjvp
 def _(primals, tangents):
     (x,), (dx,) = primals, tangents
     return arctan(x), dx / (1 + x * x)

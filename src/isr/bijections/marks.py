@@ -1,21 +1,21 @@
-"""Marks for the reader of equations: while it records a program, primitives of the library carry their names."""
+"""Marks for the reader of equations: while it records a program, some primitives of the library carry their names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import jax
 
-_marked: ContextVar[bool] = ContextVar("marked_primitives", default=False)
+_marked: ContextVar[frozenset[str]] = ContextVar("marked_primitives", default=frozenset())
 
 
 @contextmanager
-def marked_primitives() -> Iterator[None]:
-    """Record primitives as calls under their names inside."""
-    token = _marked.set(True)
+def marked_primitives(names: Iterable[str]) -> Iterator[None]:
+    """Record these primitives as calls under their names inside."""
+    token = _marked.set(frozenset(names))
     try:
         yield
     finally:
@@ -24,7 +24,7 @@ def marked_primitives() -> Iterator[None]:
 
 def marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, under a name that the reader knows while it records."""
-    if not _marked.get():
+    if name not in _marked.get():
         return function
 
     def named(*arguments: Any) -> Any:

@@ -72,7 +72,8 @@ def read(
         keep_primitives: Whether functions of the library stay calls of their own names, for formulas.
     """
     shapes = [jax.ShapeDtypeStruct(np.shape(array), np.float64) for array in inputs]
-    with jax.enable_x64(True), marked_primitives():
+    kept = [p.name for p in PRIMITIVES.values() if p.symbol or (keep_primitives and p.name not in POLYNOMIAL)]
+    with jax.enable_x64(True), marked_primitives(kept):
         recorded = jax.make_jaxpr(function)(*shapes)
         return _Reader(graph, keep_primitives).run(
             recorded.jaxpr, [np.asarray(c) for c in recorded.consts], list(inputs), graph.part
@@ -154,9 +155,8 @@ class _Reader:
             return [self._each(partial(_whole, self.graph, name), values)]
         if name.startswith("primitive "):
             primitive = PRIMITIVES[name.removeprefix("primitive ")]
-            is_opaque = self.keep_primitives and primitive.name not in POLYNOMIAL
-            if any(_is_symbolic(v) for v in values) and (is_opaque or primitive.symbol is not None):
-                limits = (None, None) if is_opaque else primitive.domain
+            if any(_is_symbolic(v) for v in values):
+                limits = (None, None) if self.keep_primitives else primitive.domain
                 return [self._each(partial(_primitive, self.graph, primitive.name, limits), values)]
         if name == "inverse_and_log_det" and not _is_symbolic(values[0]):
             matrix = values[0].astype(float)

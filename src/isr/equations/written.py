@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from typing import Any, cast
 
 import sympy
@@ -119,7 +120,7 @@ class Writer:
             constant, terms = node.args
             return linear([(self._number(c), self.expression(n)) for n, c in terms], self._number(constant))
         if node.op == "product":
-            return sympy.Mul(*(self.expression(n) ** sympy.nsimplify(p) for n, p in node.args))
+            return sympy.Mul(*(self.expression(n) ** _exponent(p) for n, p in node.args))
         name, arguments = (node.args[0], node.args[1:]) if node.op == "primitive" else (node.op, node.args)
         return self._form(name)(*(self.expression(a) for a in arguments))
 
@@ -193,6 +194,10 @@ def number(value: float) -> Any:
     """
     value = float(value)
     return sympy.Integer(int(value)) if value.is_integer() and abs(value) < 1e9 else sympy.Float(value)
+
+
+def _exponent(power: Any) -> Any:
+    return sympy.Rational(power.numerator, power.denominator) if isinstance(power, Fraction) else number(power)
 
 
 def folded(value: Any) -> Any:

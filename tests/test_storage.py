@@ -40,7 +40,7 @@ from isr.storage import (
     structure,
     to_bytes,
 )
-from isr.storage.requirements import refuse_unless_shapes_fit
+from isr.storage.requirements import refuse_bad_formulas
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +338,13 @@ def test_a_file_with_a_formula_that_is_none_is_refused(name):
     tree, message = BAD_TREES[name]
     formulas = Formulas(jnp.array([2.0]), (("input", 0),), 1, 2)
     with pytest.raises(ValueError, match=message):
-        refuse_unless_shapes_fit(replace(formulas, trees=(tree,)))
+        refuse_bad_formulas(replace(formulas, trees=(tree,)))
+
+
+def test_the_formulas_of_every_model_in_a_file_are_checked():
+    tower = replace(LAW, trees=(("pow", ("number", 7), 10**9),))
+    with pytest.raises(ModelFileError, match="beyond 1000"):
+        from_bytes(to_bytes(Bundle(LAW, others={"front 0": tower})))
 
 
 def test_a_number_in_a_formula_prints_as_it_computes():

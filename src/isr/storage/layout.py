@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
+from dataclasses import fields
 
 import jax
 import numpy as np
@@ -12,7 +12,13 @@ import safetensors.numpy
 
 from isr import __version__
 from isr.storage.bundle import REMEDY, Bundle, ModelFileError
-from isr.storage.requirements import primitives_of, probe, refuse_unknown_primitives, refuse_unless_shapes_fit
+from isr.storage.requirements import (
+    primitives_of,
+    probe,
+    refuse_bad_formulas,
+    refuse_unknown_primitives,
+    refuse_unless_shapes_fit,
+)
 from isr.storage.structure import decode, encode
 from isr.storage.upgrades import SCHEMA
 
@@ -36,12 +42,8 @@ def to_bytes(bundle: Bundle) -> bytes:
     content = {
         "schema": SCHEMA,
         "isr": __version__,
-        "primitives": {
-            name: probe(name) for name in sorted(set(primitives_of((bundle.model, bundle.others))))
-        },
-        "bundle": {
-            f.name: encode(getattr(bundle, f.name), tensors, f.name) for f in dataclasses.fields(bundle)
-        },
+        "primitives": {name: probe(name) for name in sorted(primitives_of((bundle.model, bundle.others)))},
+        "bundle": {f.name: encode(getattr(bundle, f.name), tensors, f.name) for f in fields(bundle)},
     }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     # The checksum stands first, where its place is known whatever else the file holds.
@@ -76,10 +78,11 @@ def from_bytes(data: bytes) -> Bundle:
         refuse_unknown_primitives(content["primitives"])
         tensors = safetensors.numpy.load(data)
         with jax.enable_x64(True):  # without it JAX would round doubles to singles
-            fields = {name: decode(node, tensors, schema) for name, node in content["bundle"].items()}
+            parts = {name: decode(node, tensors, schema) for name, node in content["bundle"].items()}
         if tensors:
             raise ModelFileError(f"it holds {len(tensors)} arrays that belong to nothing; {REMEDY}")
-        bundle = Bundle(**fields)
+        bundle = Bundle(**parts)
+        refuse_bad_formulas((bundle.model, bundle.others))
         refuse_unless_shapes_fit(bundle.model)
     except ModelFileError:
         raise

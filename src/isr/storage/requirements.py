@@ -18,13 +18,17 @@ from isr.bijections.primitives import PRIMITIVES
 from isr.storage.bundle import REMEDY, ModelFileError
 
 
-def primitives_of(tree: Any) -> Iterator[str]:
-    """Names of the primitives a model computes with."""
-    for leaf in jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, EQL | Formulas)):
-        if isinstance(leaf, EQL):
-            yield from (name for name, _ in leaf.library)
-        elif isinstance(leaf, Formulas):
-            yield from (name for formula in leaf.trees for name in _calls(formula))
+def primitives_of(tree: Any) -> set[str]:
+    """Return the names of the primitives that models compute with."""
+    used = {name for network in _parts(tree, EQL) for name, _ in network.library}
+    return used | {
+        name for part in _parts(tree, Formulas) for formula in part.trees for name in _calls(formula)
+    }
+
+
+def _parts(tree: Any, kind: type) -> list[Any]:
+    leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, kind))
+    return [leaf for leaf in leaves if isinstance(leaf, kind)]
 
 
 def _calls(formula: tuple[Any, ...]) -> Iterator[str]:
@@ -62,9 +66,15 @@ def refuse_unknown_primitives(needed: Mapping[str, list[float]]) -> None:
             )
 
 
+def refuse_bad_formulas(tree: Any) -> None:
+    """Raise unless every formula in models is made of known operators, inputs and constants."""
+    for part in _parts(tree, Formulas):
+        for formula in part.trees:
+            check_tree(formula, part.n_inputs, len(part.constants))
+
+
 def refuse_unless_shapes_fit(model: Any) -> None:
     """Raise unless the arrays of a model fit each other; nothing is computed, JAX only traces the shapes."""
-    _refuse_unless_formulas_hold(model)
     with jax.enable_x64(True):
         model = cast(model, jnp.float64)
 
@@ -82,23 +92,15 @@ def refuse_unless_shapes_fit(model: Any) -> None:
             jax.eval_shape(model, rows(model.n_inputs))
 
 
-def _refuse_unless_formulas_hold(model: Any) -> None:
-    for part in jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, Formulas)):
-        if isinstance(part, Formulas):
-            for tree in part.trees:
-                check_tree(tree, part.n_inputs, len(part.constants))
-
-
 def _refuse_unless_subnetworks_fit(flow: Flow) -> None:
     """Tracing lets a width of one or none pass, because such arrays broadcast."""
     n_features = flow.condition_map.n_features if flow.condition_map is not None else 0
-    for part in jax.tree.leaves(flow, is_leaf=lambda node: isinstance(node, Coupling)):
-        if isinstance(part, Coupling):
-            halves = part.split, part.dim - part.split
-            for network, given, read in ((part.first, *halves), (part.second, *halves[::-1])):
-                found = network.stack, network.n_inputs, network.n_outputs
-                expected = len(part.transformer.names), read + n_features, given
-                if found != expected:
-                    raise ModelFileError(
-                        f"a subnetwork has (stack, inputs, outputs) {found}, expected {expected}; {REMEDY}"
-                    )
+    for part in _parts(flow, Coupling):
+        halves = part.split, part.dim - part.split
+        for network, given, read in ((part.first, *halves), (part.second, *halves[::-1])):
+            found = network.stack, network.n_inputs, network.n_outputs
+            expected = len(part.transformer.names), read + n_features, given
+            if found != expected:
+                raise ModelFileError(
+                    f"a subnetwork has (stack, inputs, outputs) {found}, expected {expected}; {REMEDY}"
+                )

@@ -90,7 +90,7 @@ def test_a_density_that_rises_to_its_bounds_is_told_in_words():
         SpikeWarning, match="no densest point is given: the density rises towards the .* angle"
     ):
         assert posterior.map() is None
-    assert "hardly a draw falls" in posterior.map_note
+    assert "almost no draw falls" in posterior.map_note
     assert "map" not in posterior.summary(200)
 
 

@@ -1,6 +1,6 @@
 """The densest point of a posterior where its mass is, or a sentence where it has none.
 
-A model may have thin spikes of density at a bound that hardly a draw meets. An end of the search counts only where the
+A model may have thin spikes of density at a bound that almost no draw meets. An end of the search counts only where the
 draws around it are about as dense; the page of a report follows the same steps (`report/assets/worker.js`).
 """
 
@@ -40,7 +40,7 @@ NEAR_BOUND = 0.02
 
 
 class SpikeWarning(UserWarning):
-    """The densest point of a posterior lies in a spike that hardly a draw meets, so it is not given."""
+    """The densest point of a posterior lies in a spike that almost no draw meets, so it is not given."""
 
 
 class Density(Protocol):
@@ -175,9 +175,9 @@ def _near_bounds(x: np.ndarray, bounds: Bounds, room: np.ndarray) -> list[tuple[
 def _note(near: list[tuple[int, str, float]], names: Sequence[str]) -> str:
     where = " and ".join(f"the {side} bound of {names[i]} ({bound:.6g})" for i, side, bound in near)
     what = (
-        f"the density rises towards {where}, where hardly a draw falls"
+        f"the density rises towards {where}, where almost no draw falls"
         if near
-        else "the density has a thin spike that hardly a draw meets"
+        else "the density has a thin spike that almost no draw meets"
     )
     return f"{what}, so its densest point does not say where the mass is; quote mean and interval"
 

@@ -205,7 +205,7 @@ class Posterior:
 
         The search starts from 2048 draws that are the same in Python, on the command line and in a report, and climbs
         with the exact gradient of the model's equations. It never leaves the bounds, nor the ball of the latent that
-        holds 98 % of all draws, and passes over spikes that hardly a draw meets. Where it finds nothing else, a
+        holds 98 % of all draws, and passes over spikes that almost no draw meets. Where it finds nothing else, a
         `SpikeWarning` says why, and so does `map_note`. Like any mode it depends on the scale: log x has its mode
         elsewhere than x.
         """

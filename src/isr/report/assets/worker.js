@@ -109,8 +109,8 @@
     const where = boundsAt(x, search, middle, NEAR_BOUND)
       .map(({ i, side, bound }) => `the ${side} bound of ${search.names[i]} (${Number(bound.toPrecision(6))})`);
     const what = where.length
-      ? `the density rises towards ${where.join(" and ")}, where hardly a draw falls`
-      : "the density has a thin spike that hardly a draw meets";
+      ? `the density rises towards ${where.join(" and ")}, where almost no draw falls`
+      : "the density has a thin spike that almost no draw meets";
     return `${what}, so its densest point does not say where the mass is; quote mean and interval`;
   };
 

@@ -14,7 +14,6 @@ from isr.bijections.affine import Standardise
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.formula import Formulas
 from isr.equations import extract
-from isr.equations.formulas import formula_expressions
 from isr.formulas.front import Point
 from isr.posterior.outliers import TrainingRecord
 from isr.posterior.posterior import Posterior
@@ -69,7 +68,7 @@ SHOWN = {
     "saved regressor": lambda names=("length", "mass (kg)", "force"): bundle(names, law()),
     "equations": lambda names=("length", "mass (kg)", "force"): extract(flow(), names[:2], names[2:]),
     "one direction": lambda names=("length", "mass (kg)", "f"): extract(flow(), names[:2], names[2:]).forward,
-    "formulas": lambda names=("length", "mass (kg)", "force"): formula_expressions(
+    "formulas": lambda names=("length", "mass (kg)", "force"): extract(
         law(), names[:2], names[2:]
     ),
     "posterior": lambda names=("length", "mass (kg)", "force"): Posterior(
@@ -83,7 +82,7 @@ def test_units_stand_beside_equations():
     units = {"length": "m", "force": "N"}
     for shown in (
         extract(flow(), ("length", "mass"), ("force",), units),
-        formula_expressions(law(), ("length", "mass"), ("force",), units),
+        extract(law(), ("length", "mass"), ("force",), units),
     ):
         assert "Units: length in m, force in N" in shown._repr_html_()
         assert "% length in m" in shown.latex()

@@ -17,8 +17,8 @@ from isr.bijections.affine import Bounded
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.primitives import PRIMITIVES, register_primitive
 from isr.bijections.sigmoid import sigmoid
-from isr.equations import Assignment, Phi, PhiInverse, Program, extract
-from isr.equations.code import LANGUAGES, Subject, generate
+from isr.equations import Assignment, Expressions, Phi, PhiInverse, Program, extract
+from isr.equations.code import LANGUAGES, generate
 
 LIBRARY = dict.fromkeys(PRIMITIVES, 1)
 
@@ -159,7 +159,7 @@ def functions_of_normal():
     """A flow of one Phi: what the runtime's own distribution function and quantile are tested with."""
     x, z = sympy.symbols("x z", real=True)
     forward = Program((x,), (), (), (PhiInverse(x),), sympy.S.Zero)
-    return Subject(forward, Program((z,), (), (), (Phi(z),), sympy.S.Zero), ("x",))
+    return Expressions(forward, Program((z,), (), (), (Phi(z),), sympy.S.Zero), ("x",))
 
 
 @pytest.mark.parametrize("language", RUNNERS)
@@ -241,12 +241,11 @@ def test_every_function_means_what_sympy_means(function_values, language, tmp_pa
     points, expected = function_values
     forward, inverse = function_programs()
     if language == "jax":
-        from isr.equations.code.jax_functions import run
-
-        found = jax.vmap(lambda point: run(forward, point)[0])(jnp.asarray(points))
+        functions = Expressions(forward, inverse, ("a", "b")).to_jax()
+        found = jax.vmap(lambda point: functions.forward(point)[0])(jnp.asarray(points))
     else:
         inputs = Inputs(points, np.zeros((len(points), len(EXPRESSIONS))), np.empty((len(points), 0)))
-        source = generate(Subject(forward, inverse, ("a", "b")), language)
+        source = generate(Expressions(forward, inverse, ("a", "b")), language)
         found = RUNNERS[language](source, inputs, tmp_path).forward
     assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
@@ -313,7 +312,7 @@ def test_a_constant_that_is_not_finite_is_refused(language):
     x, z = sympy.symbols("x z", real=True)
     forward = Program((x,), (), (), (x * sympy.Float("nan"),), sympy.S.Zero)
     with pytest.raises(ValueError, match="not finite"):
-        generate(Subject(forward, Program((z,), (), (), (z,), sympy.S.Zero), ("x",)), language)
+        generate(Expressions(forward, Program((z,), (), (), (z,), sympy.S.Zero), ("x",)), language)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -321,11 +320,11 @@ def test_a_function_without_a_form_is_named(language):
     x, z = sympy.symbols("x z", real=True)
     forward = Program((x,), (), (), (sympy.LambertW(x),), sympy.S.Zero)
     with pytest.raises(ValueError, match=r"LambertW.*elementary functions"):
-        generate(Subject(forward, Program((z,), (), (), (z,), sympy.S.Zero), ("x",)), language)
+        generate(Expressions(forward, Program((z,), (), (), (z,), sympy.S.Zero), ("x",)), language)
 
 
 def test_equations_that_do_not_fit_the_names_are_refused():
     x, z = sympy.symbols("x z", real=True)
     program = Program((x,), (), (), (x,), sympy.S.Zero)
     with pytest.raises(ValueError, match="read 1 variables, but x has 2"):
-        Subject(program, Program((z,), (), (), (z,), sympy.S.Zero), ("a", "b"))
+        Expressions(program, Program((z,), (), (), (z,), sympy.S.Zero), ("a", "b"))

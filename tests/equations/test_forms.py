@@ -129,7 +129,7 @@ def test_limits_are_printed_as_the_model_holds_them():
 
 
 def test_extraction_takes_a_flow_alone():
-    with pytest.raises(TypeError, match=r"extract takes a Flow, got a int; .*expressions_"):
+    with pytest.raises(TypeError, match=r"extract takes a Flow or Formulas, got a int; .*expressions_"):
         extract(3)
 
 
@@ -268,6 +268,18 @@ def test_a_sparser_model_is_less_complex():
     assert extract(make("identity")).n_constants == 0
 
 
+@pytest.mark.parametrize("name", ["sparse", "formulas", "bounded", "three layers", "conditional"])
+def test_constants_are_the_numbers_that_stand_in_the_printed_equations(name):
+    expressions = extract(make(name))
+    lines = [
+        line.partition(" = ")[2] for line in expressions.text(digits=None).splitlines() if line[0] != "#"
+    ]
+    # Neither indices of names nor exponents; the log-determinant, in the last line, is not counted.
+    printed = [re.sub(r"(?<![\d.])[A-Za-z_]\w*|\*\*\d+", " ", line) for line in lines[:-1]]
+    numbers = [float(n) for line in printed for n in re.findall(r"[\d.]+(?:e[+-]?\d+)?", line)]
+    assert expressions.n_constants == sum(n != 1.0 for n in numbers)
+
+
 @pytest.mark.parametrize(
     ("name", "budget"), [("sparse", 1e-2), ("sparse", 1e-5), ("formulas", 1e-2), ("many constants", 1e-3)]
 )
@@ -308,7 +320,11 @@ def test_simplified_equations_of_every_primitive_stay_within_their_budget(primit
 def test_without_rows_the_model_draws_its_own(name):
     shorter = extract(make(name)).simplified(1e-2)
     assert 0 < shorter.error <= 1e-2
-    assert len(shorter.forward_padded.inputs) == len(shorter.forward.inputs) + shorter.n_padding
+    assert (shorter.forward_padded is None) == (name == "bounded")
+    assert (
+        len((shorter.forward_padded or shorter.forward).inputs)
+        == len(shorter.forward.inputs) + shorter.n_padding
+    )
 
 
 def test_guards_go_only_when_asked_and_only_when_idle():

@@ -29,7 +29,6 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.formula import Formulas
 from isr.cli import main
 from isr.equations import extract
-from isr.equations.formulas import formula_expressions
 from isr.posterior.priors import parse_prior
 from isr.storage import Bundle, ModelFileError, from_bytes, layout, to_bytes
 from isr.tables.bounds import parse_bounds
@@ -451,9 +450,9 @@ def test_no_name_breaks_out_of_generated_code(two, names, unit):
     flow, law = two
     hostile = extract(flow, names, units={names[0]: unit})
     symbols = [s.name for s in hostile.forward.inputs]
-    written = formula_expressions(law, names[:1], names[1:], {names[0]: unit})
-    plain_law = formula_expressions(
-        law, *[[s.name] for s in (*written.program.inputs, *written.program.output_symbols)]
+    written = extract(law, names[:1], names[1:], {names[0]: unit})
+    plain_law = extract(
+        law, *[[s.name] for s in (*written.forward.inputs, *written.forward.output_symbols)]
     )
     for one, other in ((hostile, extract(flow, symbols, units={symbols[0]: "m"})), (written, plain_law)):
         for language, meaning in SCRIPTS.items():

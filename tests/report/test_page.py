@@ -20,7 +20,6 @@ from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.equations import extract
-from isr.equations.formulas import formula_expressions
 from isr.problems import kinematics
 from isr.report import ReportData, gather, render, write_report
 from isr.report.explorer import ARM_LENGTHS, ARM_TARGET, ARM_X, ARM_Y
@@ -205,7 +204,7 @@ def test_sources_of_a_regressor_run():
     sources = json.loads(Elements(render(law())).scripts[0])["sources"]
     names = {}
     exec(sources["Python"]["text"], names)  # noqa: S102
-    assert sources["C"]["text"] == formula_expressions(law().model, ["t"]).code("c")
+    assert sources["C"]["text"] == extract(law().model, ["t"]).code("c")
     assert_allclose(names["y"](0.1), 0.25 + 1.5 * np.sin(0.2 * np.pi))
     assert "double y(double t)" in sources["C"]["text"]
     assert "det J" not in sources["LaTeX"]["text"]

@@ -130,15 +130,3 @@ def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def complexity(tree: Tree) -> int:
-    """Return the cost of one tree: 1 a constant, an input or a joint, and each primitive's own cost."""
-    kind = tree[0]
-    if kind in ("input", "constant", "number"):
-        return 1
-    if kind == "pow":
-        return complexity(tree[1]) + (lookup("square").cost if tree[2] == 2 else lookup("cube").cost)
-    if kind == "call":
-        return lookup(tree[1]).cost + sum(complexity(t) for t in tree[2:])
-    return sum(complexity(t) for t in tree[1:]) + len(tree) - 2

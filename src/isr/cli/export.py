@@ -57,4 +57,4 @@ def _source(bundle: Bundle, lang: Language) -> str:
         return bundle.expressions.code(lang.value)
     if is_regressor(bundle):
         return written(bundle, "forward", "latex") + "\n"
-    return "\n".join(f"% {way}\n{written(bundle, way, 'latex')}\n" for way in ("forward", "inverse"))
+    return "\n".join(f"% {way}\n{written(bundle, way, 'latex')}\n" for way in bundle.expressions.directions)

@@ -56,13 +56,14 @@ def observation(bundle: Bundle, texts: list[str]) -> list[float]:
 
 def written(bundle: Bundle, direction: str, form: str = "text") -> str:
     """Return equations of one direction as text for the eye (``"pretty"``), plain text or LaTeX."""
-    equations: Any = bundle.expressions
-    if is_regressor(bundle) and direction == "inverse":
+    equations = bundle.expressions
+    if direction not in equations.directions:
         raise ValueError(
             "a regressor's formulas have no inverse; leave --inverse out, or fit with --method isr"
         )
-    where = () if is_regressor(bundle) else (direction,)
-    return equations.latex(*where) if form == "latex" else equations.text(*where, unicode=form == "pretty")
+    return (
+        equations.latex(direction) if form == "latex" else equations.text(direction, unicode=form == "pretty")
+    )
 
 
 def errors_of(bundle: Bundle) -> dict[float, float]:
@@ -75,7 +76,7 @@ def errors_of(bundle: Bundle) -> dict[float, float]:
     if is_regressor(bundle):
         known = formula_errors(model, bundle.x_names, bundle.y_names, bundle.errors)
     else:
-        known = flow_errors(bundle.expressions, model, bundle.errors)  # type: ignore[arg-type]
+        known = flow_errors(bundle.expressions, model, bundle.errors)
     return dict(sorted(known.items(), reverse=True))
 
 
@@ -93,19 +94,7 @@ def front_of(bundle: Bundle) -> list[dict[str, Any]]:
 
 def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:
     """Return how well equations and model agree, both ways where there are two."""
-    import numpy as np
+    from isr.equations.check import check
 
-    from isr.equations.check import CheckResult, CheckRow, check
-
-    equations: Any = bundle.expressions
-    if not is_regressor(bundle):
-        return check(
-            bundle.flow, equations, rows=rows, y=y if bundle.flow.condition_map is not None else None
-        )
-    x = np.random.default_rng(0).normal(size=(1000, len(bundle.x_names))) if rows is None else rows
-    found, expected = equations.evaluate(x), bundle.predict(x)
-    both = np.isfinite(expected) & np.isfinite(found)
-    scale = np.abs(expected) + np.std(expected[both.all(axis=1)], axis=0) + 1e-300
-    same = both | (np.isfinite(expected) == np.isfinite(found))
-    error = float(np.max(np.where(both, np.abs(found - expected) / scale, 0.0))) if same.all() else np.inf
-    return CheckResult((CheckRow("formulas = model", error, 1e-9, len(x)),))
+    model: Any = bundle.model
+    return check(model, bundle.expressions, rows=rows, y=y if getattr(model, "condition_map", None) else None)

@@ -86,7 +86,7 @@ def print_front(bundle: Bundle, most: int = 12) -> None:
 def described(bundle: Bundle) -> dict[str, Any]:
     """Return a model's equations, variables and front as plain data."""
     equations = bundle.expressions
-    ways = ["forward"] if is_regressor(bundle) else ["forward", "inverse"]
+    ways = equations.directions
     return {
         "kind": bundle.kind,
         "x": list(bundle.x_names),

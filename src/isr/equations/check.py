@@ -18,6 +18,7 @@ from isr.bijections.affine import Bounded, Standardise
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.chain import Chain
 from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
 from isr.bijections.parameters import cast
 from isr.bijections.programs import compiled
 from isr.equations.expressions import Expressions, extract
@@ -25,7 +26,7 @@ from isr.equations.expressions import Expressions, extract
 if TYPE_CHECKING:
     from rich.table import Table
 
-# A Jacobian a point is dear; this many show a wrong log-determinant as well as thousands do.
+# Jacobians are expensive; this many show a wrong log-determinant as well as thousands do.
 _N_JACOBIANS = 64
 
 
@@ -91,42 +92,40 @@ class CheckResult:
             raise CheckFailed("the equations do not hold: " + "; ".join(failed))
         return self
 
-    def __str__(self) -> str:
-        width = max(len(row.name) for row in self.rows)
-        lines = [f"{'comparison':<{width}}  {'worst error':>11}  {'allowed':>7}  {'points':>7}  result"]
-        lines += [
-            f"{r.name:<{width}}  {r.error:>11.1e}  {r.tolerance:>7.0e}  {r.n:>7,}  {_word(r)}"
+    def _cells(self) -> list[tuple[str, ...]]:
+        """The table as text: its heading, then a row for each comparison."""
+        heading = ("comparison", "worst error", "allowed", "points", "result")
+        rows = [
+            (r.name, f"{r.error:.1e}", f"{r.tolerance:.0e}", f"{r.n:,}", "ok" if r.passed else "FAILED")
             for r in self.rows
         ]
-        return "\n".join(lines)
+        return [heading, *rows]
+
+    def __str__(self) -> str:
+        width = max(len(row.name) for row in self.rows)
+        return "\n".join(
+            f"{name:<{width}}  {error:>11}  {allowed:>7}  {n:>7}  {word}"
+            for name, error, allowed, n, word in self._cells()
+        )
 
     def __rich__(self) -> Table:
         from rich.table import Table
 
-        table = Table("comparison", "worst error", "allowed", "points", "result")
-        for r in self.rows:
-            colour = "green" if r.passed else "red"
-            table.add_row(
-                r.name, f"{r.error:.1e}", f"{r.tolerance:.0e}", f"{r.n:,}", f"[{colour}]{_word(r)}[/{colour}]"
-            )
+        heading, *rows = self._cells()
+        table = Table(*heading)
+        for *cells, word in rows:
+            colour = "green" if word == "ok" else "red"
+            table.add_row(*cells, f"[{colour}]{word}[/{colour}]")
         return table
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{c}</th>" for c in ("comparison", "worst error", "allowed", "points", "result"))
-        body = "".join(
-            f"<tr><td>{html.escape(r.name)}</td><td>{r.error:.1e}</td><td>{r.tolerance:.0e}</td>"
-            f"<td>{r.n:,}</td><td>{_word(r)}</td></tr>"
-            for r in self.rows
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _word(row: CheckRow) -> str:
-    return "ok" if row.passed else "FAILED"
+        heading, *rows = ("".join(f"<td>{html.escape(c)}</td>" for c in cells) for cells in self._cells())
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{heading.replace('td>', 'th>')}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def check(
-    flow: Flow,
+    model: Flow | Formulas,
     expressions: Expressions | None = None,
     *,
     n: int = 1000,
@@ -135,12 +134,12 @@ def check(
     rows: Float[np.ndarray, "n x"] | None = None,
     y: Float[np.ndarray, "n condition"] | None = None,
 ) -> CheckResult:
-    """Return how well equations and model agree, in both directions.
+    """Return how well equations and model agree, in both directions of a flow.
 
     Args:
-        flow: The model.
+        model: The model.
         expressions: Its equations; extracted when left out. Simplified ones are allowed their own error.
-        n: Number of points drawn, typical of the data the model was scaled to.
+        n: Number of points drawn, typical of the data a flow was scaled to; normal for a regressor.
         seed: Seed of the points.
         tolerance: Largest relative error allowed.
         rows: Rows of x to use instead of drawn ones.
@@ -152,18 +151,24 @@ def check(
         >>> check(build_flow(jax.random.key(0), 2), n=100).passed
         True
     """
-    expressions = expressions if expressions is not None else extract(flow)
+    expressions = expressions if expressions is not None else extract(model)
     allowed = tolerance + 1.01 * expressions.error
     rng = np.random.default_rng(seed)
-    x = _typical(flow.bijection, n, rng)[:, : flow.dim] if rows is None else np.asarray(rows, np.float64)
-    if flow.condition_map is None:
+    if isinstance(model, Formulas):
+        x = rng.normal(size=(n, model.n_inputs)) if rows is None else np.asarray(rows, np.float64)
+        error = _error_of_formulas(model, expressions, x)
+        return CheckResult((CheckRow("formulas = model", error, allowed, len(x)),))
+    x = _typical(model.bijection, n, rng)[:, : model.dim] if rows is None else np.asarray(rows, np.float64)
+    if model.condition_map is None:
         y = None
     elif y is None:
-        y = _typical(flow.condition_map.standardise, len(x), rng)
-    latent, log_det = flow.forward(x, y)
+        y = _typical(model.condition_map.standardise, len(x), rng)
+    latent, log_det = model.forward(x, y)
     found, found_log_det = expressions.evaluate("forward", x, y)
-    back, back_log_det = flow.inverse(latent, y)
+    back, back_log_det = model.inverse(latent, y)
     found_back, found_back_log_det = expressions.evaluate("inverse", latent, y)
+    some = slice(0, _N_JACOBIANS)
+    jacobian = _log_det_by_autodiff(model, x[some], None if y is None else y[some])
     pairs: list[tuple[str, np.ndarray, np.ndarray, float]] = [
         ("forward equations = model", found, latent, allowed),
         ("inverse equations = model", found_back, back, allowed),
@@ -171,11 +176,21 @@ def check(
         ("inverse log-det equations = model", found_back_log_det, back_log_det, allowed),
         ("inverse undoes forward, model", back, x, tolerance),
         ("inverse undoes forward, equations", expressions.evaluate("inverse", found, y)[0], x, 2 * allowed),
+        ("log-det = autodiff Jacobian", log_det[some], jacobian, tolerance),
     ]
-    some = slice(0, _N_JACOBIANS)
-    jacobian = _log_det_by_autodiff(flow, x[some], None if y is None else y[some])
-    pairs.append(("log-det = autodiff Jacobian", log_det[some], jacobian, tolerance))
     return CheckResult(tuple(CheckRow(name, _error(a, b), tol, len(a)) for name, a, b, tol in pairs))
+
+
+def _error_of_formulas(formulas: Formulas, expressions: Expressions, x: np.ndarray) -> float:
+    """The largest relative error; where the model is not finite its equations must not be either."""
+    found = expressions.evaluate("forward", x)[0]
+    with jax.enable_x64(True):
+        expected = np.asarray(formulas.columns(jnp.asarray(x.T))[0]).T
+    finite = np.isfinite(expected)
+    if np.any(finite != np.isfinite(found)):
+        return float("inf")
+    found, expected = np.where(finite, found, 0.0), np.where(finite, expected, 0.0)
+    return float(np.max(np.abs(found - expected) / (np.abs(expected) + np.std(expected, axis=0) + 1e-300)))
 
 
 def _typical(bijection: AbstractBijection, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -16,6 +16,8 @@ from isr.bijections.primitives import PRIMITIVES
 from isr.equations.program import Program
 
 FUNCTION_COST = 4
+LARGEST_PRODUCT = 7  # a whole power up to this is written as a product
+_POWERS = {2: "square", 3: "cube", -1: "reciprocal", sympy.S.Half: "sqrt"}
 
 
 def complexity(equations: Program | sympy.Expr) -> int:
@@ -26,27 +28,23 @@ def complexity(equations: Program | sympy.Expr) -> int:
         >>> complexity(0.8 - 0.8 * u**2)
         7
     """
-    if isinstance(equations, Program):
-        return sum(_cost(e) for e in _equations(equations))
-    return _cost(equations)
+    return sum(map(_cost, _equations(equations)))
 
 
 def n_constants(equations: Program | sympy.Expr) -> int:
-    """Return how many numbers stand in the equations, apart from 1, -1, exponents and π.
+    """Return how many numbers a reader of the equations meets, apart from 1, -1, exponents and π.
 
     Example:
         >>> u = sympy.Symbol("u")
         >>> n_constants(0.8 - 0.8 * u**2)
         2
     """
-    if isinstance(equations, Program):
-        return sum(_constants(e) for e in _equations(equations))
-    return _constants(equations)
+    return sum(map(_constants, _equations(equations)))
 
 
-def _equations(program: Program) -> tuple[sympy.Expr, ...]:
+def _equations(equations: Program | sympy.Expr) -> tuple[sympy.Expr, ...]:
     # The log-determinant follows from the map and would be counted twice.
-    return program.expressions[:-1]
+    return equations.expressions[:-1] if isinstance(equations, Program) else (equations,)
 
 
 def _cost(e: Any) -> int:
@@ -54,40 +52,27 @@ def _cost(e: Any) -> int:
         return PRIMITIVES["id"].cost
     if e.is_number:
         return 0 if e == -1 else 1
-    if e.is_Add:
-        return sum(_cost(a) for a in e.args) + len(e.args) - 1
-    if e.is_Mul:
-        constants = [a for a in e.args if a.is_number]
-        factors = [a for a in e.args if not a.is_number]
-        constant = 0 if not constants or sympy.Mul(*constants) == -1 else 2
-        return constant + sum(_cost(a) for a in factors) + PRIMITIVES["product"].cost * (len(factors) - 1)
     if e.is_Pow:
         return _cost(e.base) + _power_cost(e.exp)
-    own = 1 if isinstance(e, sympy.Min | sympy.Max) else _function_cost(e)
+    if e.is_Add:
+        return sum(map(_cost, e.args)) + len(e.args) - 1
+    if e.is_Mul:
+        number, factors = _factors(e)
+        constant = 0 if number in (1, -1) else 2
+        return constant + sum(map(_cost, factors)) + PRIMITIVES["product"].cost * (len(factors) - 1)
+    primitive = PRIMITIVES.get(type(e).__name__)
+    own = 1 if isinstance(e, sympy.Min | sympy.Max) else primitive.cost if primitive else FUNCTION_COST
     return own + sum(_cost(a) for a in e.args if isinstance(a, sympy.Expr))
 
 
-def _power_cost(power: sympy.Expr) -> int:
-    known = {
-        sympy.Integer(2): "square",
-        sympy.Integer(3): "cube",
-        sympy.Integer(-1): "reciprocal",
-        sympy.Rational(1, 2): "sqrt",
-    }
-    if power in known:
-        return PRIMITIVES[known[power]].cost
+def _power_cost(power: Any) -> int:
+    if power in _POWERS:
+        return PRIMITIVES[_POWERS[power]].cost
     if power.is_Integer and power < 0:
         return PRIMITIVES["reciprocal"].cost + _power_cost(-power)
-    return (
-        int(power)
-        if power.is_Integer and power < 8
-        else FUNCTION_COST + (0 if power.is_number else _cost(power))
-    )
-
-
-def _function_cost(e: sympy.Expr) -> int:
-    primitive = PRIMITIVES.get(type(e).__name__)
-    return primitive.cost if primitive else FUNCTION_COST
+    if power.is_Integer and power <= LARGEST_PRODUCT:
+        return int(power)
+    return FUNCTION_COST + (0 if power.is_number else _cost(power))
 
 
 def _constants(e: Any) -> int:
@@ -96,6 +81,12 @@ def _constants(e: Any) -> int:
     if e.is_Pow and e.exp.is_number:
         return _constants(e.base)
     if e.is_Mul:
-        number = sympy.Mul(*(a for a in e.args if a.is_number))
-        return _constants(number) + sum(_constants(a) for a in e.args if not a.is_number)
+        number, factors = _factors(e)
+        return _constants(number) + sum(map(_constants, factors))
     return sum(_constants(a) for a in e.args if isinstance(a, sympy.Expr))
+
+
+def _factors(product: Any) -> tuple[sympy.Expr, list[Any]]:
+    """The number in front of a product, and its other factors."""
+    numbers = [a for a in product.args if a.is_number]
+    return sympy.Mul(*numbers), [a for a in product.args if not a.is_number]

@@ -36,7 +36,7 @@ class Composed:
     output_symbols: tuple[sympy.Symbol, ...] = ()
 
 
-def compose(program: Program, *, max_operations: int = 1000) -> Composed:
+def compose(program: Program, *, max_operations: float = 1000) -> Composed:
     """Return a program with every intermediate put in.
 
     Args:

@@ -1,84 +1,29 @@
-"""Numbers from a program: its equations as one NumPy function over whole columns."""
+"""Numbers from a program: its Python source over whole columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import sympy
 from jaxtyping import Float
 from scipy.special import expit, ndtr, ndtri
-from sympy.printing.numpy import NumPyPrinter
 
 from isr.equations.program import Program
 
-_FUNCTIONS = {"Phi": ndtr, "PhiInverse": ndtri, "sigmoid": expit}
+_FUNCTIONS: dict[str, Callable] = {
+    "isr_square": np.square,
+    "isr_cube": lambda a: a * a * a,
+    "isr_sigmoid": expit,
+    "isr_phi": ndtr,
+    "isr_phi_inverse": ndtri,
+}
 
 
-class _Printer(NumPyPrinter):
-    """NumPy code with every digit of a double, and limits that broadcast."""
+def compile_numpy(program: Program) -> Callable:
+    """Return a function of a list of input columns and a list of condition columns: outputs and log-determinant."""
+    from isr.equations.code.generate import numpy_function
 
-    def __init__(self) -> None:
-        super().__init__({"fully_qualified_modules": False, "inline": True, "allow_unknown_functions": True})
-
-    def _print_Float(self, expr: sympy.Float) -> str:
-        return repr(float(expr))
-
-    # Brackets everywhere: where one may be left out is what printing spends most of its time on.
-
-    def _print_Add(self, expr: sympy.Add, order: str | None = None) -> str:
-        return f"({' + '.join(self._print(a) for a in expr.args)})"
-
-    def _print_Mul(self, expr: sympy.Mul) -> str:
-        return f"({'*'.join(self._print(a) for a in expr.args)})"
-
-    def _print_Rational(self, expr: sympy.Rational) -> str:
-        return f"({expr.p}/{expr.q})"
-
-    def _print_Integer(self, expr: sympy.Integer) -> str:
-        return f"({expr.p}.0)"
-
-    def _print_Pow(self, expr: Any, rational: bool = False) -> str:
-        base, power = f"({self._print(expr.base)})", expr.exp
-        if power == -1:
-            return f"(1.0/{base})"
-        if power.is_Rational and abs(power) == sympy.Rational(1, 2):
-            root = f"{self._module_format('numpy.sqrt')}{base}"
-            return root if power > 0 else f"(1.0/{root})"
-        return f"{base}**{power.p}" if power.is_Integer and power > 0 else f"{base}**({self._print(power)})"
-
-    def _print_Max(self, expr: sympy.Max) -> str:
-        return self._nested("maximum", expr.args)
-
-    def _print_Min(self, expr: sympy.Min) -> str:
-        return self._nested("minimum", expr.args)
-
-    def _nested(self, function: str, arguments: tuple) -> str:
-        text = self._print(arguments[0])
-        for argument in arguments[1:]:
-            text = f"{self._module_format('numpy.' + function)}({text}, {self._print(argument)})"
-        return text
-
-
-def compile_numpy(program: Program, parameters: tuple[sympy.Symbol, ...] = ()) -> Callable:
-    """Return a function of input, condition and parameter columns that gives outputs and log-determinant.
-
-    Args:
-        program: The equations.
-        parameters: Symbols in them that are to be arguments as well.
-    """
-    arguments = [*program.inputs, *program.conditions, *parameters]
-    replacements = [(a.target, a.value) for a in program.assignments]
-    return sympy.lambdify(
-        arguments,
-        [*program.outputs, program.log_det],
-        modules=[_FUNCTIONS, "numpy"],
-        printer=_Printer(),
-        # The assignments are the common subexpressions already; looking for more would be slow.
-        cse=cast(bool, lambda expressions: (replacements, expressions)),
-        docstring_limit=-1,
-    )
+    return numpy_function(program, _FUNCTIONS)
 
 
 def evaluate(
@@ -87,19 +32,19 @@ def evaluate(
     y: Float[np.ndarray, "m conditions"] | None = None,
     *,
     function: Callable | None = None,
-    parameters: tuple[float, ...] = (),
+    parameters: Sequence[float] = (),
 ) -> tuple[Float[np.ndarray, "n outputs"], Float[np.ndarray, " n"]]:
     """Return the outputs and the log-determinants of a program for rows of inputs.
 
     Args:
         program: The equations.
-        rows: One column an input.
-        y: One column a condition, as many rows as ``rows`` or a single one; left out without conditions.
+        rows: One column per input.
+        y: One column per condition, as many rows as ``rows`` or a single one; left out without conditions.
         function: What `compile_numpy` made of the program, to save compiling again.
-        parameters: Values of the parameters ``function`` was compiled with.
+        parameters: Values of its last inputs, the same for all rows.
     """
-    rows = _columns(rows, len(program.inputs), "the input")
-    arguments = list(rows.T)
+    rows = _columns(rows, len(program.inputs) - len(parameters), "the input")
+    given = None
     if program.conditions:
         if y is None:
             raise ValueError(
@@ -108,15 +53,13 @@ def evaluate(
         given = _columns(y, len(program.conditions), "y")
         if len(given) not in (1, len(rows)):
             raise ValueError(f"y must hold one row or as many as the input ({len(rows)}), got {len(given)}")
-        arguments += list(np.broadcast_to(given, (len(rows), given.shape[1])).T)
+        given = np.broadcast_to(given, (len(rows), given.shape[1])).T
     with np.errstate(all="ignore"):
-        results = (function or compile_numpy(program))(*arguments, *parameters)
-    columns = [np.broadcast_to(np.asarray(r, np.float64), len(rows)) for r in results]
-    outputs = np.stack(columns[:-1], axis=1)
-    for i, (low, high) in enumerate(program.bounds):
-        if low is not None or high is not None:
-            outputs[:, i] = np.clip(outputs[:, i], low, high)
-    return outputs, columns[-1].copy()
+        results, log_det = (function or compile_numpy(program))(
+            [*np.ascontiguousarray(rows.T), *parameters], given
+        )
+    columns = [np.broadcast_to(np.asarray(r, np.float64), len(rows)) for r in (*results, log_det)]
+    return np.stack(columns[:-1], axis=1), columns[-1].copy()
 
 
 def _columns(rows: np.ndarray, width: int, what: str) -> np.ndarray:

@@ -1,45 +1,46 @@
-"""Expressions: everything a flow's equations can be turned into, behind one object."""
+"""Expressions: the equations of a model, and everything they can be turned into, behind one object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sympy
 from jaxtyping import Float
 
 from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
 from isr.equations.complexity import complexity, n_constants
 from isr.equations.evaluate import compile_numpy, evaluate
-from isr.equations.extract import forward_program, inverse_program
-from isr.equations.naming import name_variables
+from isr.equations.extract import forward_program, function_program, inverse_program
+from isr.equations.naming import FUNCTION_NAMES, name_variables, output_names
 from isr.equations.program import Block, Program
+from isr.tables.names import symbol_names
 
 if TYPE_CHECKING:
-    from isr.equations.code.jax_functions import JaxFunctions
+    from isr.equations.code import JaxFunctions
     from isr.equations.compose import Composed
-
-DIRECTIONS = ("forward", "inverse")
 
 
 @dataclass(frozen=True)
-class Expressions:
-    """The equations of a flow in both directions; made by `extract`.
+class Expressions(Sequence):
+    """The equations of a flow in both directions, or of a regressor ``y = f(x)``; made by `extract`.
+
+    As a sequence it holds a SymPy expression for each forward output, without intermediates.
 
     Args:
-        forward: From x to the latent.
-        inverse: From the latent to x.
-        forward_padded: The forward equations with the padding of a single variable as an input of its own;
-            ``forward`` itself where there is no padding.
-        blocks: The functions of each coupling block, in forward order.
+        forward: From x to the latent, or to y.
+        inverse: From the latent to x; None for a regressor, which has no density either.
         x_names: Display names of x.
         y_names: Display names of y, whichever way it enters.
         units: Unit of a variable, by display name.
         noise: Standard deviations of the observed outputs (joint form), else empty.
         n_padding: Zeros appended to x.
+        forward_padded: The forward equations with that padding as an input of its own; None without padding.
+        blocks: The functions of each coupling block, in forward order.
         error: How far simplification has moved the values, relative; 0 straight from the model.
 
     Example:
@@ -51,10 +52,10 @@ class Expressions:
         log_det = -0.6931
         >>> equations
         <Expressions of depth: complexity 5, 2 constants; print them to read them>
-        >>> equations.complexity, equations.n_constants, equations.log_det
-        (5, 2, 0.693147180559945)
-        >>> equations.program("inverse").outputs
-        (0.5*z1 + 2,)
+        >>> equations.complexity, equations.n_constants, equations.log_det, list(equations)
+        (5, 2, 0.693147180559945, [2*depth - 4])
+        >>> equations.directions, equations.program("inverse").outputs
+        (('forward', 'inverse'), (0.5*z1 + 2,))
         >>> equations.evaluate("forward", np.array([[2.5]]))
         (array([[1.]]), array([0.69314718]))
         >>> equations.composed("inverse").outputs, equations.simplified(1e-3).error < 1e-3
@@ -68,44 +69,75 @@ class Expressions:
     """
 
     forward: Program
-    inverse: Program
-    forward_padded: Program
-    blocks: tuple[Block, ...]
+    inverse: Program | None
     x_names: tuple[str, ...]
     y_names: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     noise: tuple[float, ...] = ()
     n_padding: int = 0
+    forward_padded: Program | None = None
+    blocks: tuple[Block, ...] = ()
     error: float = 0.0
+
+    def __post_init__(self) -> None:
+        n_inputs, n_x = len((self.forward_padded or self.forward).inputs), len(self.x_names)
+        if n_inputs != n_x + self.n_padding:
+            raise ValueError(
+                f"the forward equations read {n_inputs} variables, but x has {n_x} and {self.n_padding} of padding"
+            )
+        n_latent = len(self.forward.outputs)
+        if self.inverse is not None and (
+            len(self.inverse.inputs) != n_latent or len(self.inverse.outputs) < n_x
+        ):
+            raise ValueError(
+                f"the inverse equations take {len(self.inverse.inputs)} latents to {len(self.inverse.outputs)} "
+                f"variables, expected {n_latent} to {n_x}"
+            )
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """``("forward", "inverse")``, or ``("forward",)`` of a regressor."""
+        return ("forward",) if self.inverse is None else ("forward", "inverse")
 
     @property
     def log_det(self) -> sympy.Expr:
         """The forward map's log-determinant, in the forward program's intermediates."""
+        self.program("inverse")
         return self.forward.log_det
 
     @property
     def complexity(self) -> int:
-        """What the forward equations cost: 1 a constant or variable, each operation its primitive's cost."""
+        """What the forward equations cost: 1 per constant or variable, each operation its primitive's cost."""
         return complexity(self.forward)
 
     @property
     def n_constants(self) -> int:
-        """How many numbers stand in the forward equations."""
+        """How many numbers a reader of the forward equations meets, apart from 1, -1, exponents and π.
+
+        Not the number of learned numbers (``front_["n_parameters"]``): standardisation and clamps bring numbers of
+        their own, and several learned numbers may come together in one.
+        """
         return n_constants(self.forward)
 
     def program(self, direction: str = "forward") -> Program:
         """Return the equations of one direction, ``"forward"`` or ``"inverse"``."""
-        if direction not in DIRECTIONS:
-            raise ValueError(f"direction must be one of {', '.join(DIRECTIONS)}, got {direction!r}")
-        return self.forward if direction == "forward" else self.inverse
+        if direction not in ("forward", "inverse"):
+            raise ValueError(f"direction must be one of forward, inverse, got {direction!r}")
+        if direction == "forward":
+            return self.forward
+        if self.inverse is None:
+            raise ValueError(
+                "a regressor's formulas give y from x alone; they have no inverse, log-determinant or density"
+            )
+        return self.inverse
 
     def evaluate(
         self,
         direction: str,
         rows: Float[np.ndarray, "n inputs"],
         y: Float[np.ndarray, "m condition"] | None = None,
-    ) -> tuple[Float[np.ndarray, "n outputs"], Float[np.ndarray, " n"]]:
-        """Return outputs and log-determinants of rows, from the equations alone.
+    ) -> tuple[Float[np.ndarray, "n outputs"], Any]:
+        """Return outputs and log-determinants (None of a regressor) of rows, from the equations alone.
 
         Args:
             direction: ``"forward"`` or ``"inverse"``.
@@ -115,13 +147,17 @@ class Expressions:
         program = self.program(direction)
         if direction not in self._compiled:
             self._compiled[direction] = compile_numpy(program)
-        return evaluate(program, rows, y, function=self._compiled[direction])
+        outputs, log_det = evaluate(program, rows, y, function=self._compiled[direction])
+        return outputs, None if self.inverse is None else log_det
 
     @cached_property
     def _compiled(self) -> dict[str, Callable]:
         return {}
 
-    def composed(self, direction: str = "forward", *, max_operations: int = 1000) -> Composed:
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
+
+    def composed(self, direction: str = "forward", *, max_operations: float = 1000) -> Composed:
         """Return one direction without intermediates: each output and the log-determinant in the inputs alone.
 
         Args:
@@ -147,12 +183,15 @@ class Expressions:
 
         Args:
             budget: Largest relative change of an output or log-determinant on the rows.
-            rows: Rows of x to judge by; draws of the model when left out.
+            rows: Rows of x to judge by; when left out draws of the model, or of a normal law for a regressor.
             y: Their conditions, in the conditional form.
             collapse_guards: Whether guards that never act on the rows may go; off the rows that changes values.
         """
         from isr.equations.simplify import simplify
 
+        if self.inverse is None:
+            forward, error = simplify(self.forward, budget, rows, collapse_guards=collapse_guards)
+            return replace(self, forward=forward, error=error)
         rng = np.random.default_rng(0)
         if rows is None:
             n_latent, n_condition = len(self.inverse.inputs), len(self.inverse.conditions)
@@ -162,34 +201,43 @@ class Expressions:
         latent = self.evaluate("forward", rows, y)[0]
         forward, error = simplify(self.forward, budget, rows, y, collapse_guards=collapse_guards)
         inverse, error_back = simplify(self.inverse, budget, latent, y, collapse_guards=collapse_guards)
-        padded = forward
-        if self.n_padding:
+        padded = None
+        if self.forward_padded is not None:
             wide = np.column_stack([rows, rng.normal(size=(len(rows), self.n_padding))])
             padded, _ = simplify(self.forward_padded, budget, wide, y, collapse_guards=collapse_guards)
-        return replace(
-            self, forward=forward, inverse=inverse, forward_padded=padded, error=max(error, error_back)
-        )
+        worst = max(error, error_back)
+        return replace(self, forward=forward, inverse=inverse, forward_padded=padded, error=worst)
 
     def text(self, direction: str = "forward", *, digits: int | None = 4, unicode: bool = False) -> str:
         """Return the equations as text for a terminal; without ``unicode`` SymPy can read each line."""
         from isr.equations.print.text import text
 
-        return text(self.program(direction), digits=digits, unicode=unicode, units=self.units)
+        return text(
+            self.program(direction),
+            digits=digits,
+            unicode=unicode,
+            log_det=self._invertible,
+            units=self.units,
+        )
 
     def latex(self, direction: str = "forward", *, digits: int = 4) -> str:
         """Return the equations as a LaTeX ``align*`` environment."""
         from isr.equations.print.latex import latex
 
-        return latex(self.program(direction), digits=digits, units=self.units)
+        return latex(self.program(direction), digits=digits, log_det=self._invertible, units=self.units)
 
     def mathml(self, direction: str = "forward", *, digits: int = 4) -> str:
         """Return the equations as a MathML element that browsers show."""
         from isr.equations.print.mathml import mathml
 
-        return mathml(self.program(direction), digits=digits)
+        return mathml(self.program(direction), digits=digits, log_det=self._invertible)
+
+    @property
+    def _invertible(self) -> bool:
+        return self.inverse is not None
 
     def code(self, language: str) -> str:
-        """Return the model as source in another language, standing alone."""
+        """Return the model as source that stands alone: ``"python"``, ``"c"``, ``"javascript"`` or ``"jax"``."""
         from isr.equations.code import generate
 
         return generate(self, language)
@@ -200,13 +248,30 @@ class Expressions:
 
         return to_jax(self)
 
+    def __len__(self) -> int:
+        return len(self.forward.outputs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._outputs[index]
+
+    def __iter__(self) -> Iterator[sympy.Expr]:
+        return iter(self._outputs)
+
+    @cached_property
+    def _outputs(self) -> tuple[sympy.Expr, ...]:
+        return self.composed(max_operations=1000 if self._invertible else float("inf")).outputs
+
     def __str__(self) -> str:
+        if self.inverse is None:
+            return self.text()
         return (
             f"Forward\n{_indented(self.text('forward'))}\n\nInverse\n{_indented(self.text('inverse'))}\n\n"
             f"complexity {self.complexity}, {self.n_constants} constants"
         )
 
     def __repr__(self) -> str:
+        if self.inverse is None:
+            return self.text()
         given = f" given {', '.join(self.y_names)}" if self.y_names and not self.noise else ""
         return (
             f"<Expressions of {', '.join(self.x_names)}{given}: complexity {self.complexity}, "
@@ -217,23 +282,23 @@ class Expressions:
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.equations.print.listing import flow_listings, units_html
+        from isr.equations.print.listing import listings, units_html
 
-        return "".join(listing.section for listing in flow_listings(self)) + units_html(self.units)
+        return "".join(listing.section for listing in listings(self)) + units_html(self.units)
 
 
 def extract(
-    flow: Flow,
+    model: Flow | Formulas,
     x_names: Sequence[str] | None = None,
     y_names: Sequence[str] | None = None,
     units: Mapping[str, str] | None = None,
 ) -> Expressions:
-    """Return the equations of a flow, forward, inverse and log-determinant, exactly as the model computes them.
+    """Return the equations of a model, exactly as it computes them: both directions of a flow, or y = f(x).
 
     Args:
-        flow: The model.
+        model: A flow, or the formulas of a regressor.
         x_names: What the variables of x are called; x1, x2, ... when left out. Any text will do.
-        y_names: What the variables of y are called; y1, y2, ... when left out.
+        y_names: What the variables of y are called; y1, y2, ... when left out, and y the only output of a regressor.
         units: Unit of a variable, by name.
 
     Example:
@@ -246,31 +311,54 @@ def extract(
         (1, 2)
         >>> expressions.blocks[0].number, len(expressions.blocks[0].s1)
         (1, 1)
+        >>> law = Formulas(jax.numpy.array([2.0]), (("mul", ("constant", 0), ("pow", ("input", 0), 2)),), 1, 1)
+        >>> area = extract(law, ["length"], ["area"], {"length": "m"})
+        >>> area
+        # length in m
+        area = 2*length**2
+        >>> area.evaluate("forward", [[3.0]])[0], area.complexity, area.n_constants
+        (array([[18.]]), 5, 1)
+        >>> "return 2.0*(length*length);" in area.code("js")
+        True
     """
-    if not isinstance(flow, Flow):
+    if isinstance(model, Formulas):
+        return _of_formulas(model, x_names, y_names, dict(units or {}))
+    if not isinstance(model, Flow):
         raise TypeError(
-            f"extract takes a Flow, got a {type(flow).__name__}; a fitted estimator has its equations in .expressions_"
+            f"extract takes a Flow or Formulas, got a {type(model).__name__}; a fitted estimator has its equations in "
+            ".expressions_"
         )
-    names = name_variables(flow, x_names, y_names)
+    names = name_variables(model, x_names, y_names)
     known = dict(units or {})
     unknown = set(known) - set(names.labels.values())
     if unknown:
         raise ValueError(
             f"units name {sorted(unknown)}, which are no variables; known: {list(names.labels.values())}"
         )
-    forward, blocks = forward_program(flow, names)
-    padded = forward_program(flow, names, padding_is_zero=False)[0] if flow.n_padding else forward
+    forward, blocks = forward_program(model, names)
     return Expressions(
         forward=forward,
-        inverse=inverse_program(flow, names),
-        forward_padded=padded,
-        blocks=tuple(blocks),
+        inverse=inverse_program(model, names),
         x_names=tuple(names.labels[s.name] for s in names.x),
         y_names=tuple(names.labels[s.name] for s in names.y),
         units=known,
-        noise=flow.noise,
-        n_padding=flow.n_padding,
+        noise=model.noise,
+        n_padding=model.n_padding,
+        forward_padded=forward_program(model, names, padding_is_zero=False)[0] if model.n_padding else None,
+        blocks=tuple(blocks),
     )
+
+
+def _of_formulas(
+    formulas: Formulas, x_names: Sequence[str] | None, y_names: Sequence[str] | None, units: dict[str, str]
+) -> Expressions:
+    inputs = tuple(x_names or (f"x{i + 1}" for i in range(formulas.n_inputs)))
+    outputs = tuple(y_names or output_names(formulas.n_outputs, inputs))
+    names = symbol_names([*inputs, *outputs], taken=FUNCTION_NAMES)
+    symbols = [sympy.Symbol(name, real=True) for name in names]
+    x, y = tuple(symbols[: len(inputs)]), tuple(symbols[len(inputs) :])
+    program = function_program(formulas, x, y, dict(zip(names, (*inputs, *outputs), strict=True)))
+    return Expressions(program, None, inputs, outputs, units)
 
 
 def _indented(text: str) -> str:

@@ -13,7 +13,8 @@ from isr.tables.names import check_names, symbol_names
 Symbols = tuple[sympy.Symbol, ...]
 LOG_DET = "log_det"
 """What the log-determinant is called where it is printed."""
-_FUNCTIONS = ("Phi", "PhiInverse", "sigmoid")
+FUNCTION_NAMES = ("Phi", "PhiInverse", "sigmoid")
+"""Functions that printed equations call; no variable may have their names."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def name_variables(
     shared = sorted(set(x) & set(y))
     if shared:
         raise ValueError(f"x and y share the name {shared[0]!r}; give every variable its own name")
-    symbols = symbol_names([*x, *y], taken=[LOG_DET, *_FUNCTIONS])
+    symbols = symbol_names([*x, *y], taken=[LOG_DET, *FUNCTION_NAMES])
     latent = tuple(f"z{i + 1}" for i in range(flow.bijection.dim - flow.n_observed))
     own = symbol_names([*latent, "padding"], taken=symbols)
     n_x, n_z = len(x), len(latent)
@@ -69,6 +70,19 @@ def name_variables(
         padding=_symbols(own[n_z : n_z + flow.n_padding]),
         labels=dict(zip(symbols, (*x, *y), strict=True)),
     )
+
+
+def output_names(n: int, taken: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return names for ``n`` outputs that have none: y, or y1, y2, …, and none that an input has.
+
+    Example:
+        >>> output_names(2), output_names(1, ["x", "y"])
+        (('y1', 'y2'), ('y_out',))
+    """
+    names = ("y",) if n == 1 else tuple(f"y{i + 1}" for i in range(n))
+    while set(names) & set(taken):
+        names = tuple(f"{name}_out" for name in names)
+    return names
 
 
 def _given(names: Sequence[str] | None, letter: str, n: int) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import sympy
 from jaxtyping import Float
 
 from isr.equations.evaluate import compile_numpy, evaluate
-from isr.equations.print.text import number_text
+from isr.equations.print.layout import number_text
 from isr.equations.program import Program, replaced, without_dead_code
 from isr.equations.written import folded, number
 
@@ -84,8 +84,7 @@ class _Judge:
         if program.conditions and y is None:
             y = rng.normal(size=(len(rows), len(program.conditions)))
         y = y if program.conditions else None
-        outputs, log_det = evaluate(program, rows, y)
-        expected = np.column_stack([outputs, log_det])
+        expected = np.column_stack(evaluate(program, rows, y))
         if not np.all(np.isfinite(expected)):
             raise ValueError("the equations are not finite on these rows; give rows like the data")
         spread = np.std(expected, axis=0)
@@ -93,10 +92,11 @@ class _Judge:
         spread[-1] = max(spread[-1], 1.0)
         return cls(rows, y, expected, np.maximum(np.abs(expected), spread))
 
-    def error(self, program: Program, function: Callable | None = None, parameters: tuple = ()) -> float:
-        outputs, log_det = evaluate(program, self.rows, self.y, function=function, parameters=parameters)
+    def error(self, program: Program, **compiled: Any) -> float:
+        """The largest relative error on the rows."""
+        found = np.column_stack(evaluate(program, self.rows, self.y, **compiled))
         with np.errstate(all="ignore"):
-            error = np.max(np.abs(np.column_stack([outputs, log_det]) - self.expected) / self.scale)
+            error = np.max(np.abs(found - self.expected) / self.scale)
         return float(error) if np.isfinite(error) else float("inf")
 
     def better(self, old: Program, new: Program, budget: float) -> Program:
@@ -106,55 +106,42 @@ class _Judge:
 
 def _shorter_constants(program: Program, judge: _Judge, budget: float) -> Program:
     """Each constant with the fewest digits, none at all where its term may go."""
-    opened, symbols, values = _open(program)
-    if not symbols:
+    numbers = sorted(set().union(*(e.atoms(sympy.Float) for e in program.expressions)))
+    if not numbers:
         return program
-    function = compile_numpy(opened, symbols)
+    # A symbol in place of every number with a fraction, as a further input; equal numbers share one.
+    symbols = tuple(sympy.Dummy(f"c{i}", real=True) for i in range(len(numbers)))
+    opened = _replaced(program, dict(zip(numbers, symbols, strict=True)))
+    opened = replace(opened, inputs=(*program.inputs, *symbols))
+    function, values = compile_numpy(opened), [float(n) for n in numbers]
 
     def fits(trial: list[float], limit: float) -> bool:
-        return judge.error(opened, function, tuple(trial)) <= limit
+        return judge.error(opened, function=function, parameters=trial) <= limit
+
+    def closed(chosen: list[float]) -> Program:
+        table = {s: number(v) for s, v in zip(symbols, chosen, strict=True)}
+        return _tidied(replace(_replaced(opened, table), inputs=program.inputs))
 
     if len(symbols) > MOST_CONSTANTS_ONE_BY_ONE:
-        for digits in range(1, 16):
-            trial = [float(number_text(v, digits)) for v in values]
-            if fits(trial, budget):
-                return _closed(opened, symbols, trial)
-        return program
+        trials = ([float(number_text(v, digits)) for v in values] for digits in range(1, 16))
+        return next((closed(trial) for trial in trials if fits(trial, budget)), program)
     current = list(values)
     # Small ones first: they are the likeliest to go. Each may use up its share of the budget and what others left.
     for step, index in enumerate(sorted(range(len(values)), key=lambda i: abs(values[i]))):
         limit = budget * (step + 1) / len(values)
-        for candidate in _candidates(values[index]):
+        for candidate in (0.0, *(float(number_text(values[index], digits)) for digits in range(1, 16))):
             trial = [*current[:index], candidate, *current[index + 1 :]]
             if fits(trial, limit):
                 current = trial
                 break
-    return _closed(opened, symbols, current)
-
-
-def _candidates(value: float) -> list[float]:
-    """What a constant may become, the shortest first."""
-    return [0.0, *(float(number_text(value, digits)) for digits in range(1, 16))]
-
-
-def _open(program: Program) -> tuple[Program, tuple[sympy.Symbol, ...], list[float]]:
-    """The program with a symbol in place of every number with a fraction; equal numbers share one."""
-    numbers = sorted(set().union(*(e.atoms(sympy.Float) for e in program.expressions)))
-    symbols = tuple(sympy.Dummy(f"c{i}", real=True) for i in range(len(numbers)))
-    table = dict(zip(numbers, symbols, strict=True))
-    return _replaced(program, table), symbols, [float(n) for n in numbers]
-
-
-def _closed(program: Program, symbols: tuple[sympy.Symbol, ...], values: list[float]) -> Program:
-    table = {s: number(v) for s, v in zip(symbols, values, strict=True)}
-    return tidied(_replaced(program, table))
+    return closed(current)
 
 
 def _replaced(program: Program, table: dict) -> Program:
     return program.with_expressions(tuple(replaced(e, table) for e in program.expressions))
 
 
-def tidied(program: Program) -> Program:
+def _tidied(program: Program) -> Program:
     """Return a program whose constant and copied intermediates are put where they are read."""
     known: dict[sympy.Basic, sympy.Expr] = {}
     kept = []
@@ -175,46 +162,33 @@ def tidied(program: Program) -> Program:
 
 def _without_idle_guards(program: Program, judge: _Judge) -> Program:
     """The program without limits that no row reaches."""
-    limits = sorted(
-        {e for value in program.expressions for e in value.atoms(sympy.Min, sympy.Max) if _is_limit(e)},
-        key=lambda e: (e.count_ops(), str(e)),
-    )
+    found = {e for value in program.expressions for e in value.atoms(sympy.Min, sympy.Max)}
+    # Each limit with what it holds and the number it holds it below or above.
+    limits = {
+        e: tuple(sorted(e.args, key=lambda a: a.is_number)) for e in sorted(found, key=str) if _is_limit(e)
+    }
     if not limits:
         return program
-    probe = Program(
-        program.inputs,
-        program.conditions,
-        program.assignments,
-        tuple(_inner(e) for e in limits),
-        sympy.S.Zero,
+    inner = tuple(value for value, _ in limits.values())
+    reached, _ = evaluate(
+        replace(program, outputs=inner, bounds=(), log_det=sympy.S.Zero), judge.rows, judge.y
     )
-    reached, _ = evaluate(probe, judge.rows, judge.y)
-    idle = set()
-    for limit, column in zip(limits, reached.T, strict=True):
-        bound = float(_bound(limit))
-        if np.all(column < bound) if isinstance(limit, sympy.Min) else np.all(column > bound):
-            idle.add(limit)
+    idle = {
+        limit
+        for (limit, (_, end)), column in zip(limits.items(), reached.T, strict=True)
+        if np.all(column < float(end) if isinstance(limit, sympy.Min) else column > float(end))
+    }
 
     def stripped(e: Any) -> Any:
-        if not e.has(sympy.Min, sympy.Max):
-            return e
         if e in idle:
-            return stripped(_inner(e))
-        return e.func(*(stripped(a) for a in e.args))
+            return stripped(limits[e][0])
+        return e.func(*map(stripped, e.args)) if e.has(sympy.Min, sympy.Max) else e
 
-    return tidied(program.with_expressions(tuple(stripped(e) for e in program.expressions)))
+    return _tidied(program.with_expressions(tuple(map(stripped, program.expressions))))
 
 
 def _is_limit(e: Any) -> bool:
     return len(e.args) == 2 and sum(bool(a.is_number) for a in e.args) == 1
-
-
-def _inner(e: Any) -> sympy.Expr:
-    return next(a for a in e.args if not a.is_number)
-
-
-def _bound(e: Any) -> sympy.Expr:
-    return next(a for a in e.args if a.is_number)
 
 
 def _rewritten(program: Program, rewrite: Callable) -> Program:
@@ -229,4 +203,4 @@ def _rewritten(program: Program, rewrite: Callable) -> Program:
 
     values = program.expressions
     new = tuple(shorter(e) for e in values)
-    return program if new == values else tidied(program.with_expressions(new))
+    return program if new == values else _tidied(program.with_expressions(new))

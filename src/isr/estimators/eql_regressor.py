@@ -8,13 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import sympy
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isr.bijections.formula import Formulas
-from isr.bijections.sigmoid import written_out
-from isr.equations.formulas import FormulaExpressions, formula_expressions, output_names
+from isr.equations import Expressions, extract
+from isr.equations.naming import output_names
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.pipeline import Fitted
 from isr.estimators.regression_fit import Samples, fit_regression
@@ -43,7 +42,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
 
     Attributes:
         formulas_: The model.
-        expressions_: A SymPy expression for each output.
+        expressions_: Its equations; as a sequence, a SymPy expression for each output.
         y_names_: What the outputs are called: the columns of y, or y, y1, y2, ...
         front_: Accuracy against complexity, a pandas frame.
         errors_: Standard errors of the constants.
@@ -55,8 +54,8 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         >>> x = np.linspace(-1, 1, 64)[:, None]
         >>> model = EQLRegressor(n_layers=1, training="quick", random_state=0).set_params(training__n_restarts=2)
         >>> model = model.fit(x, 2 * x[:, 0] ** 2)
-        >>> model.expressions_
-        [2*x1**2]
+        >>> model.expressions_, model.expressions_[0]
+        (y = 2*x1**2, 2*x1**2)
         >>> model.predict([[0.5]]), model.score(x, 2 * x[:, 0] ** 2)
         (array([0.5]), 1.0)
         >>> model.front_["n_parameters"].tolist(), model.errors_.shape
@@ -131,11 +130,11 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     def _use(self, index: int) -> None:
         self.chosen_ = index
         self.formulas_: Formulas = self.fit_.front[index].model
-        self.expressions_: list[sympy.Expr] = [written_out(e) for e in self._written().program.outputs]
+        self.expressions_ = self._written()
 
-    def _written(self, model: Formulas | None = None) -> FormulaExpressions:
+    def _written(self, model: Formulas | None = None) -> Expressions:
         formulas = self.formulas_ if model is None else model
-        return formula_expressions(formulas, self._names(), self.y_names_, self.units)
+        return extract(formulas, self._names(), self.y_names_, self.units)
 
     def _names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from isr.equations import Expressions
-    from isr.equations.formulas import FormulaExpressions
     from isr.storage.front import Front
 
 # Of all models of a front that are saved beside the chosen one; they take eight bytes each.
@@ -57,7 +56,7 @@ class EquationModel(BaseEstimator):
         """Make point ``index`` of the front the model that is used."""
 
     @abstractmethod
-    def _written(self, model: Any = None) -> Expressions | FormulaExpressions:
+    def _written(self, model: Any = None) -> Expressions:
         """Return the equations of a model, of the one in use when left out."""
 
     @abstractmethod
@@ -79,7 +78,10 @@ class EquationModel(BaseEstimator):
 
     @property
     def front_(self) -> Front:
-        """Accuracy against complexity: one row a model, the chosen one marked; a pandas frame."""
+        """Accuracy against complexity: one row per model, the chosen one marked; a pandas frame.
+
+        ``n_parameters`` counts learned numbers that are not zero, ``n_constants`` the numbers in the equations.
+        """
         return self._front(equations=True)
 
     def _front(self, *, equations: bool) -> Front:
@@ -95,7 +97,9 @@ class EquationModel(BaseEstimator):
             "chosen": [i == self.chosen_ for i in range(len(points))],
         }
         if equations:
-            columns["equations"] = [self._written(p.model).text() for p in points]
+            written = [self._written(p.model) for p in points]
+            columns["n_constants"] = [e.n_constants for e in written]
+            columns["equations"] = [e.text() for e in written]
         return Front(columns)
 
     @property

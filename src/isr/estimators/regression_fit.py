@@ -15,9 +15,10 @@ from jaxtyping import Array, Float
 
 from isr.bijections.affine import Standardise, standardise
 from isr.bijections.eql import EQL, build_eql
-from isr.bijections.formula import Formulas, complexity
+from isr.bijections.formula import Formulas
 from isr.bijections.keys import key_of, split_words, words_of, wrapped
 from isr.bijections.parameters import flatten, n_constants
+from isr.equations import extract
 from isr.estimators.factors import Factor, find_factor
 from isr.estimators.pipeline import (
     MAX_CONSTANTS,
@@ -149,7 +150,7 @@ def _criterion(train: Arrays, held_out: Arrays) -> Criterion:
         return bool(np.all(np.isfinite(np.asarray(losses))))
 
     def cost(formulas: Formulas) -> int:
-        return sum(complexity(tree) for tree in formulas.trees)
+        return extract(formulas).complexity
 
     return Criterion(row_loss, train, held_out, cost, tidy, is_finite, _nats(FLOOR))
 

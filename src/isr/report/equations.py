@@ -12,13 +12,11 @@ import sympy
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.equations import Expressions, extract
-from isr.equations.formulas import formula_expressions
 from isr.equations.print.listing import (
     MOST_TERMS,
     Listing,
     composed_listings,
-    flow_listings,
-    formula_listing,
+    listings,
     n_terms,
 )
 from isr.report.uncertainty import constant_errors
@@ -61,7 +59,7 @@ def flow_equations(expressions: Expressions, flow: Flow | None = None, errors: A
     """
     known = flow_errors(expressions, flow, errors) if flow is not None and errors is not None else {}
     return Equations(
-        (*flow_listings(expressions, known), *composed_listings(expressions)),
+        (*listings(expressions, known), *composed_listings(expressions)),
         _flow_sources(expressions),
         expressions.complexity,
         expressions.n_constants,
@@ -85,7 +83,7 @@ def formula_errors(
 ) -> dict[float, float]:
     """Return the standard error of each constant printed in a regressor's formulas, by its absolute value."""
     return constant_errors(
-        formulas, np.asarray(errors), lambda m: formula_expressions(m, x_names, y_names).program.outputs
+        formulas, np.asarray(errors), lambda m: extract(m, x_names, y_names).forward.outputs
     )
 
 
@@ -106,10 +104,10 @@ def regressor_equations(
     units: Mapping[str, str] | None = None,
 ) -> Equations:
     """Return the formulas of a regressor, one an output."""
-    equations = formula_expressions(formulas, x_names, y_names, units)
+    equations = extract(formulas, x_names, y_names, units)
     known = formula_errors(formulas, x_names, y_names, errors) if errors is not None else {}
     return Equations(
-        (formula_listing(equations, known),),
+        tuple(listings(equations, known)),
         {"LaTeX": equations.latex(), "Python": equations.code("python"), "C": equations.code("c")},
         equations.complexity,
         equations.n_constants,

@@ -18,8 +18,7 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
-from isr.equations.formulas import formula_expressions
-from isr.equations.print.listing import Listing, flow_listings, formula_listing
+from isr.equations.print.listing import Listing, listings
 from isr.report.contents import FrontPoint, ReportData
 from isr.report.equations import Equations, flow_equations, regressor_equations
 from isr.report.explorer import explorer_payload
@@ -243,17 +242,14 @@ def _front(data: ReportData) -> dict[str, Any] | None:
 
 def _point(point: FrontPoint, data: ReportData) -> str:
     heading = f"<h3>Complexity {point.complexity:g}, loss {point.loss:.4f} nats</h3>".replace("-", "−")
-    listings: Sequence[Listing] = ()
-    if isinstance(point.model, Flow):
-        found = extract(point.model, data.x_names or None, data.y_names or None, data.units)
-        listings = flow_listings(found)
-    elif isinstance(point.model, Formulas):
-        listings = [formula_listing(formula_expressions(point.model, data.x_names, data.y_names))]
-    if listings:
+    shown: Sequence[Listing] = ()
+    if isinstance(point.model, Flow | Formulas):
+        shown = listings(extract(point.model, data.x_names or None, data.y_names or None, data.units))
+    if shown:
         return heading + "".join(
             f'<p class="note">{html.escape(item.heading)}</p><div class="equations" tabindex="0">{item.html}</div>'
             f'<p class="note">{html.escape(item.note)}</p>'
-            for item in listings
+            for item in shown
         )
     text = html.escape(point.text) or "The equations of this model were not saved."
     return heading + (f"<pre><code>{text}</code></pre>" if point.text else f'<p class="note">{text}</p>')

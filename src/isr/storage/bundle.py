@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from isr.equations import Expressions
-    from isr.equations.formulas import FormulaExpressions
     from isr.posterior.posterior import Posterior
     from isr.storage.front import Front
 
@@ -135,14 +134,12 @@ class Bundle:
         return self.model
 
     @cached_property
-    def expressions(self) -> Expressions | FormulaExpressions:
+    def expressions(self) -> Expressions:
         """The equations of a flow, or the formulas of a regressor, made on first use."""
         from isr.equations import extract
-        from isr.equations.formulas import formula_expressions
 
-        if isinstance(self.model, Formulas):
-            return formula_expressions(self.model, self.x_names, self.y_names, self.units)
-        return extract(self.flow, self.x_names or None, self.y_names or None, self.units)
+        model = self.model if isinstance(self.model, Formulas) else self.flow
+        return extract(model, self.x_names or None, self.y_names or None, self.units)
 
     @property
     def front(self) -> Front | None:
@@ -286,14 +283,12 @@ class Bundle:
 def _y_names(model: Any, n: int, x_names: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(model, Flow):
         return tuple(f"y{i + 1}" for i in range(n))
-    from isr.equations.formulas import output_names
+    from isr.equations.naming import output_names
 
     return output_names(n, x_names)
 
 
-def model_html(
-    title: str, equations: Expressions | FormulaExpressions | None, front: Front | None, note: str = ""
-) -> str:
+def model_html(title: str, equations: Expressions | None, front: Front | None, note: str = "") -> str:
     """Return a model as HTML for notebooks, with every text in it escaped."""
     written = "" if equations is None else equations._repr_html_()
     table = "" if front is None else front._repr_html_() or ""

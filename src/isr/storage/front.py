@@ -14,7 +14,8 @@ _HEADINGS = {
     "complexity": "complexity",
     "nll": "held-out loss (nats)",
     "nll_train": "training loss (nats)",
-    "n_parameters": "constants",
+    "n_parameters": "learned numbers",
+    "n_constants": "numbers in the equations",
     "chosen": "chosen",
     "equations": "equations",
 }

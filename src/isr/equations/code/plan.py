@@ -12,20 +12,56 @@ from dataclasses import dataclass
 
 import sympy
 
-from isr.equations.code.printers import printer_for, write
+from isr.equations.code.printers import (
+    CPrinter,
+    JavascriptPrinter,
+    JaxTextPrinter,
+    LanguagePrinter,
+    PythonPrinter,
+)
 from isr.equations.program import Assignment, Program
 from isr.tables.names import symbol_names
 
-# V8 compiles no function beyond 60 kB of bytecode to machine code, which is about 120,000 characters of ours, and is
-# quickest with short ones: a dense model of 5,400 constants draws 8 % faster from 6,000 characters than from 16,000.
-_LONGEST_FUNCTION = 16_000
-_LONGEST_IN_JAVASCRIPT = 6_000
-# Equations of the condition alone get a function of their own from this length on.
+# Equations of the condition alone get a function of their own from this many characters on.
 _WORTH_PREPARING = 500
 # Identifiers that a C header or a compiler may define as something else, beyond what `symbol_names` avoids.
 _CLAIMED = re.compile(
     r"(?i:isr_.*)|_.*|U?INT.*|(M|FP|DBL|FLT|MATH|HUGE)_.*|.*_(MAX|MIN|C|WIDTH)|HUGE.*|linux|unix|i386"
 )
+
+
+@dataclass(frozen=True)
+class Language:
+    """One language that equations are written in; its syntax stands in its template.
+
+    Args:
+        name: What it is called.
+        template: The file in ``templates/``.
+        printer: Writes one expression.
+        longest: Characters of one function; None for one function whatever its length.
+        claimed: Names that no function may have.
+    """
+
+    name: str
+    template: str
+    printer: type[LanguagePrinter]
+    longest: int | None = None
+    claimed: tuple[str, ...] = ()
+
+
+# V8 compiles no function beyond 60 kB of bytecode to machine code, which is about 120,000 characters of ours, and is
+# quickest with short ones: a dense model of 5,400 constants draws 8 % faster from 6,000 characters than from 16,000.
+_BESSEL = ("j0", "j1", "jn", "y0", "y1", "yn", "gamma")
+LANGUAGES = {
+    language.name: language
+    for language in (
+        Language("c", "model.c.j2", CPrinter, 16_000, _BESSEL),
+        Language("javascript", "model.js.j2", JavascriptPrinter, 6_000),
+        Language("jax", "model_jax.py.j2", JaxTextPrinter),
+        Language("python", "model.py.j2", PythonPrinter),
+    )
+}
+"""The languages code can be written in, by name."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +73,12 @@ class Line:
         value: Its value as text.
         reads: The identifiers the value reads.
         part: Which part of the model it belongs to.
-        before: Other equations that have to come first.
     """
 
     target: str
     value: str
     reads: frozenset[str]
     part: str
-    before: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,82 +105,81 @@ class Plan:
     """One direction of a model, ready to be written.
 
     Args:
+        arguments: Identifiers of the inputs.
+        names: Identifiers of the outputs, where they have names.
         prepare: Pieces that read the condition alone.
         run: The other pieces, in order.
         outputs: Text of each output, held inside its bounds.
         log_det: Text of the log-determinant.
-        before_outputs: Other equations that have to come before the outputs.
         n_carried: How many intermediates pass between pieces.
     """
 
+    arguments: tuple[str, ...]
+    names: tuple[str, ...]
     prepare: tuple[Piece, ...]
     run: tuple[Piece, ...]
     outputs: tuple[str, ...]
     log_det: str
-    before_outputs: tuple[str, ...]
     n_carried: int
 
 
-def plan(program: Program, language: str, n_outputs: int, *, in_one_piece: bool = False) -> Plan:
+def plan(program: Program, language: Language, n_outputs: int | None = None) -> Plan:
     """Return a program's equations as text, named, ordered and cut.
 
     Args:
         program: One direction of a model.
         language: Whose syntax.
         n_outputs: How many leading outputs are wanted; equations only the others need are left out.
-        in_one_piece: Whether to leave the equations in one function whatever its length.
     """
-    names = _identifiers(program)
-    printer = printer_for(language, program, names)
-    results = [_held(e, *b) for e, b in zip(program.outputs, _bounds(program), strict=True)][:n_outputs]
+    names = _identifiers(program, language)
+    printer = language.printer.of(program, names)
+    bounds = program.bounds or ((None, None),) * len(program.outputs)
+    results = [_held(e, *b) for e, b in zip(program.outputs, bounds, strict=True)][:n_outputs]
     last_reads = frozenset(names[s] for e in (*results, program.log_det) for s in _symbols(e))
-    lines = [
-        Line(names[a.target], write(printer, a.value, language), reads, a.part, printer.take_pending())
-        for a, reads in _needed(program.assignments, last_reads, names)
-    ]
-    outputs = tuple(write(printer, e, language) for e in results)
-    log_det = write(printer, program.log_det, language)
+    lines: list[Line] = []
+    for assignment, reads in _needed(program.assignments, last_reads, names):
+        value = printer.write(assignment.value)
+        lines += _products(printer, assignment.part)
+        lines.append(Line(names[assignment.target], value, reads, assignment.part))
+    outputs, log_det = tuple(map(printer.write, results)), printer.write(program.log_det)
+    lines += _products(printer, "result")
     inputs = {names[s]: i for i, s in enumerate(program.inputs)}
     conditions = {names[s]: i for i, s in enumerate(program.conditions)}
-    before = printer.take_pending()
-    if in_one_piece:
-        early_groups, late_groups = [], [lines]
-    else:
-        early, late = _by_condition(lines, set(conditions))
-        longest = _LONGEST_IN_JAVASCRIPT if language == "javascript" else _LONGEST_FUNCTION
-        early_groups, late_groups = _cut(early, longest), _cut(late, longest) or [[]]
+    early, late = _by_condition(lines, set(conditions)) if language.longest else ([], lines)
+    early_groups, late_groups = _cut(early, language.longest), _cut(late, language.longest) or [[]]
     pieces, n_carried = _pieces([*early_groups, *late_groups], last_reads, inputs, conditions)
     n = len(early_groups)
-    return Plan(tuple(pieces[:n]), tuple(pieces[n:]), outputs, log_det, before, n_carried)
+    named = tuple(names[s] for s in program.output_symbols)
+    return Plan(tuple(inputs), named, tuple(pieces[:n]), tuple(pieces[n:]), outputs, log_det, n_carried)
 
 
-def _symbols(expression: sympy.Basic) -> set[sympy.Symbol]:
-    return expression.free_symbols  # type: ignore[return-value]
-
-
-def _identifiers(program: Program) -> dict[sympy.Symbol, str]:
-    """A safe identifier for each symbol: its own name, unless a language or the runtime has claimed it."""
-    symbols = list(
-        dict.fromkeys([*program.inputs, *program.conditions, *(a.target for a in program.assignments)])
-    )
-    claimed = [s.name for s in symbols if _CLAIMED.fullmatch(s.name)]
-    return dict(zip(symbols, symbol_names([s.name for s in symbols], taken=claimed), strict=True))
-
-
-def wrapped(text: str, indent: str, width: int = 110) -> str:
+def wrapped(text: str, indent: int, width: int = 110) -> str:
     """Return a long expression over several lines, broken before the signs of sums."""
-    if len(text) <= width:
+    if len(text) <= width or "\n" in text:
         return text
     lines = [""]
     for term in re.split(r" (?=[+-] )", text):
         if lines[-1] and len(lines[-1]) + len(term) >= width:
             lines.append("")
         lines[-1] += f" {term}" if lines[-1] else term
-    return f"\n{indent}".join(lines)
+    return f"\n{' ' * indent}".join(lines)
 
 
-def _bounds(program: Program) -> Sequence[tuple[float | None, float | None]]:
-    return program.bounds or ((None, None),) * len(program.outputs)
+def _symbols(expression: sympy.Basic) -> set[sympy.Symbol]:
+    return expression.free_symbols  # type: ignore[return-value]
+
+
+def _identifiers(program: Program, language: Language) -> dict[sympy.Symbol, str]:
+    """A safe identifier for each symbol: its own name, unless a language or the runtime has claimed it."""
+    targets = (a.target for a in program.assignments)
+    symbols = list(dict.fromkeys([*program.inputs, *program.conditions, *targets, *program.output_symbols]))
+    claimed = [s.name for s in symbols if _CLAIMED.fullmatch(s.name)]
+    claimed += [s.name for s in program.output_symbols if s.name in language.claimed]
+    return dict(zip(symbols, symbol_names([s.name for s in symbols], taken=claimed), strict=True))
+
+
+def _products(printer: LanguagePrinter, part: str) -> list[Line]:
+    return [Line(name, text, frozenset(), part) for name, text in printer.take_products()]
 
 
 def _held(expression: sympy.Expr, low: float | None, high: float | None) -> sympy.Expr:
@@ -161,8 +194,7 @@ def _needed(
     assignments: Sequence[Assignment], last_reads: frozenset[str], names: dict[sympy.Symbol, str]
 ) -> list[tuple[Assignment, frozenset[str]]]:
     """The assignments the results need, each with the identifiers it reads."""
-    wanted = set(last_reads)
-    kept = []
+    wanted, kept = set(last_reads), []
     for assignment in reversed(assignments):
         if names[assignment.target] in wanted:
             reads = frozenset(names[s] for s in _symbols(assignment.value))
@@ -172,12 +204,8 @@ def _needed(
 
 
 def _by_condition(lines: list[Line], conditions: set[str]) -> tuple[list[Line], list[Line]]:
-    """Lines that read the condition alone (or nothing), and the others."""
-    if not conditions:
-        return [], lines
-    fixed: set[str] = set(conditions)
-    early: list[Line] = []
-    late: list[Line] = []
+    """Lines that read the condition alone, and the others."""
+    fixed, early, late = set(conditions), [], []
     for line in lines:
         if line.reads and line.reads <= fixed:
             fixed.add(line.target)
@@ -187,15 +215,15 @@ def _by_condition(lines: list[Line], conditions: set[str]) -> tuple[list[Line], 
     return (early, late) if sum(len(line.value) for line in early) >= _WORTH_PREPARING else ([], lines)
 
 
-def _cut(lines: list[Line], longest: int) -> list[list[Line]]:
+def _cut(lines: list[Line], longest: int | None) -> list[list[Line]]:
     groups: list[list[Line]] = []
-    length = longest + 1
+    length = 0
     for line in lines:
-        if length + len(line.value) > longest:
-            groups.append([])
-            length = 0
-        groups[-1].append(line)
         length += len(line.value)
+        if not groups or (longest is not None and length > longest):
+            groups.append([])
+            length = len(line.value)
+        groups[-1].append(line)
     return groups
 
 
@@ -211,13 +239,17 @@ def _pieces(
         for line in group:
             if line.target in later:
                 slots[line.target] = len(slots)
+
+    def read(places: dict[str, int], wanted: set[str]) -> tuple[tuple[str, int], ...]:
+        return tuple((name, i) for name, i in places.items() if name in wanted)
+
     pieces = [
         Piece(
             tuple(group),
-            tuple((name, i) for name, i in inputs.items() if name in reads[at]),
-            tuple((name, i) for name, i in conditions.items() if name in reads[at]),
-            tuple((name, slot) for name, slot in slots.items() if name in reads[at] - given[at]),
-            tuple((name, slot) for name, slot in slots.items() if name in given[at]),
+            read(inputs, reads[at]),
+            read(conditions, reads[at]),
+            read(slots, reads[at] - given[at]),
+            read(slots, given[at]),
         )
         for at, group in enumerate(groups)
     ]

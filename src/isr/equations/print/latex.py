@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
 from sympy.printing.latex import LatexPrinter
 
-from isr.bijections.sigmoid import written_out
 from isr.equations.print.labels import GREEK, label_of
-from isr.equations.print.text import PositiveFirst, as_guard, below_one, number_text
+from isr.equations.print.layout import PositiveFirst, as_guard, below_one, broken, number_text, rows_of
 from isr.equations.program import Program
 
 LINE_WIDTH = 90
@@ -24,8 +23,7 @@ _ESCAPES = {
 class _Printer(PositiveFirst, LatexPrinter):
     def __init__(self, labels: Mapping[str, str], digits: int) -> None:
         super().__init__({"ln_notation": True, "inv_trig_style": "full"})
-        self.labels = labels
-        self.digits = digits
+        self.labels, self.digits = labels, digits
 
     def _print_Float(self, expr: sympy.Float) -> str:
         mantissa, _, power = number_text(float(expr), self.digits).partition("e")
@@ -39,21 +37,18 @@ class _Printer(PositiveFirst, LatexPrinter):
 
     def _print_Min(self, expr: sympy.Min, exp: str | None = None) -> str:
         guard = as_guard(expr)
-        if guard is None:
-            return self._limited(r"\min", sorted(expr.args, key=sympy.default_sort_key), exp)
-        return self._limited(r"\operatorname{clip}", guard, exp)
+        if guard is not None:
+            return self._limits(r"\operatorname{clip}", guard, exp)
+        return self._limits(r"\min", sorted(expr.args, key=sympy.default_sort_key), exp)
 
     def _print_Max(self, expr: sympy.Max, exp: str | None = None) -> str:
-        return self._limited(r"\max", sorted(expr.args, key=sympy.default_sort_key), exp)
+        return self._limits(r"\max", sorted(expr.args, key=sympy.default_sort_key), exp)
 
-    def _limited(self, function: str, arguments: Sequence[Any], exp: str | None) -> str:
+    def _limits(self, function: str, arguments: Iterable[Any], exp: str | None) -> str:
+        gaps = [(a, below_one(a, self.digits)) for a in arguments]
+        inner = ", ".join(self._print(a) if gap is None else f"1 - {self._print(gap)}" for a, gap in gaps)
         power = f"^{{{exp}}}" if exp else ""
-        inner = ", ".join(map(self._limit, arguments))
         return rf"{function}{power}\left({inner}\right)"
-
-    def _limit(self, argument: Any) -> str:
-        gap = below_one(argument, self.digits)
-        return self._print(argument) if gap is None else f"1 - {self._print(gap)}"
 
 
 def latex(
@@ -83,19 +78,17 @@ def latex(
         \\end{align*}
     """
     printer = _Printer(program.labels, digits)
-    equations = [(printer.doprint(a.target), a.value) for a in program.assignments]
-    equations += [
-        (printer.doprint(symbol), value)
-        for symbol, value in zip(program.output_symbols, program.outputs, strict=True)
-    ]
-    if log_det:
-        equations.append((r"\ln \left| \det J \right|", program.log_det))
-    rows = [f"{target} &= {_broken(written_out(value), printer, width)}" for target, value in equations]
+    equations = []
+    for target, value, _ in rows_of(program, log_det):
+        left = r"\ln \left| \det J \right|" if target is None else printer.doprint(target)
+        first, *others = broken(value, printer, width, _printed_width)
+        more = [line if line.startswith("-") else f"+ {line}" for line in others]
+        equations.append(" \\\\\n&\\quad {} ".join([f"{left} &= {first}", *more]))
     # Escaped though a comment: a page that typesets in the browser may not know comments.
     remarks = [
         f"% {' '.join(_escaped(f'{name} in {unit}').split())}\n" for name, unit in (units or {}).items()
     ]
-    return "\\begin{align*}\n" + "".join(remarks) + " \\\\\n".join(rows) + "\n\\end{align*}"
+    return "\\begin{align*}\n" + "".join(remarks) + " \\\\\n".join(equations) + "\n\\end{align*}"
 
 
 def symbol_latex(name: str, labels: Mapping[str, str]) -> str:
@@ -110,12 +103,8 @@ def symbol_latex(name: str, labels: Mapping[str, str]) -> str:
     label = label_of(name, labels)
     if label.verbatim:
         return rf"\text{{{_escaped(label.base)}}}"
-    below = ",".join(_word(part) for part in label.subscripts)
-    return (
-        _word(label.base)
-        + (f"_{{{below}}}" if below else "")
-        + (f"^{{({label.block})}}" if label.block else "")
-    )
+    below = f"_{{{','.join(map(_word, label.subscripts))}}}" if label.subscripts else ""
+    return _word(label.base) + below + (f"^{{({label.block})}}" if label.block else "")
 
 
 def _word(word: str) -> str:
@@ -128,23 +117,6 @@ def _word(word: str) -> str:
 
 def _escaped(text: str) -> str:
     return "".join(_ESCAPES.get(c, c) for c in text)
-
-
-def _broken(value: sympy.Expr, printer: _Printer, width: int) -> str:
-    """The value, a long sum broken before terms."""
-    whole = printer.doprint(value)
-    if not value.is_Add or _printed_width(whole) <= width:
-        return whole
-    lines: list[str] = [""]
-    for term in printer._as_ordered_terms(value):
-        piece = printer.doprint(term)
-        if lines[0] and not piece.startswith("-"):
-            piece = f"+ {piece}"
-        if lines[-1] and _printed_width(lines[-1] + piece) > width:
-            lines.append(piece)
-        else:
-            lines[-1] = f"{lines[-1]} {piece}".strip()
-    return " \\\\\n&\\quad {} ".join(lines)
 
 
 def _printed_width(source: str) -> int:

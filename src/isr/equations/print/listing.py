@@ -16,7 +16,6 @@ from isr.equations.program import Assignment, Program
 
 if TYPE_CHECKING:
     from isr.equations.expressions import Expressions
-    from isr.equations.formulas import FormulaExpressions
 
 # Longer than this nobody reads; the sources hold the rest.
 MOST_EQUATIONS = 40
@@ -65,13 +64,15 @@ def units_html(units: Mapping[str, str]) -> str:
     return f"<p>Units: {html.escape(told)}</p>" if told else ""
 
 
-def flow_listings(expressions: Expressions, errors: Mapping[float, float] | None = None) -> list[Listing]:
-    """Return the equations of a flow, forward and inverse.
+def listings(expressions: Expressions, errors: Mapping[float, float] | None = None) -> list[Listing]:
+    """Return the equations of a model, each direction under its heading.
 
     Args:
         expressions: What `isr.extract` gave.
         errors: Standard error of a constant, by its absolute value.
     """
+    if expressions.inverse is None:
+        return [listing(expressions.forward, "y from x", errors=errors, log_det=False)]
     return [
         listing(expressions.program(direction), f"{heading}: {_arrow(expressions, direction)}", errors=errors)
         for direction, heading in HEADINGS.items()
@@ -79,14 +80,9 @@ def flow_listings(expressions: Expressions, errors: Mapping[float, float] | None
 
 
 def composed_listings(expressions: Expressions) -> list[Listing]:
-    """Return each direction of a flow without intermediates, where that is short."""
-    found = (_in_one_piece(expressions, direction) for direction in HEADINGS)
+    """Return each direction of a model without intermediates, where that is short."""
+    found = (_in_one_piece(expressions, direction) for direction in expressions.directions)
     return [piece for piece in found if piece is not None]
-
-
-def formula_listing(equations: FormulaExpressions, errors: Mapping[float, float] | None = None) -> Listing:
-    """Return the formulas of a regressor."""
-    return listing(equations.program, "y from x", errors=errors, log_det=False)
 
 
 def listing(

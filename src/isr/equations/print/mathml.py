@@ -5,15 +5,14 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
 from sympy.printing.mathml import MathMLPresentationPrinter
 
-from isr.bijections.sigmoid import written_out
 from isr.equations.print.labels import label_of
-from isr.equations.print.text import PositiveFirst, as_guard, below_one, number_text
+from isr.equations.print.layout import PositiveFirst, as_guard, below_one, broken, number_text, rows_of
 from isr.equations.program import Program
 
 _INVISIBLE_TIMES = "\u2062"
@@ -22,9 +21,7 @@ _INVISIBLE_TIMES = "\u2062"
 class _Printer(PositiveFirst, MathMLPresentationPrinter):
     def __init__(self, labels: Mapping[str, str], digits: int, errors: Mapping[float, float]) -> None:
         super().__init__({"ln_notation": True, "mul_symbol": _INVISIBLE_TIMES})
-        self.labels = labels
-        self.digits = digits
-        self.errors = errors
+        self.labels, self.digits, self.errors = labels, digits, errors
 
     def _element(self, tag: str, *children: Any) -> Any:
         element = self.dom.createElement(tag)
@@ -49,20 +46,18 @@ class _Printer(PositiveFirst, MathMLPresentationPrinter):
     def _print_Symbol(self, expr: sympy.Symbol, style: str = "plain") -> Any:
         label = label_of(expr.name, self.labels)
         base = self._element("mtext" if label.verbatim else "mi", label.base)
-        below = self._element("mtext", ",".join(label.subscripts))
-        above = self._element("mtext", f"({label.block})")
-        if label.subscripts and label.block:
-            return self._element("msubsup", base, below, above)
-        if label.subscripts:
-            return self._element("msub", base, below)
-        return self._element("msup", base, above) if label.block else base
+        below = [self._element("mtext", ",".join(label.subscripts))] if label.subscripts else []
+        above = [self._element("mtext", f"({label.block})")] if label.block else []
+        tag = f"m{'sub' if below else ''}{'sup' if above else ''}"
+        return self._element(tag, base, *below, *above) if below or above else base
 
     def _print_Phi(self, expr: sympy.Expr) -> Any:
-        return self._applied(self._element("mi", "Φ"), expr.args)
+        return self._call(self._element("mi", "Φ"), map(self._print, expr.args))
 
     def _print_PhiInverse(self, expr: sympy.Expr) -> Any:
         power = self._element("mn", "-1")
-        return self._applied(self._element("msup", self._element("mi", "Φ"), power), expr.args)
+        name = self._element("msup", self._element("mi", "Φ"), power)
+        return self._call(name, map(self._print, expr.args))
 
     def _print_Min(self, expr: sympy.Expr) -> Any:
         guard = as_guard(expr)
@@ -72,7 +67,7 @@ class _Printer(PositiveFirst, MathMLPresentationPrinter):
         return self._limited("max", expr.args)
 
     def _limited(self, function: str, arguments: tuple) -> Any:
-        return self._call(self._element("mi", function), [self._limit(a) for a in arguments])
+        return self._call(self._element("mi", function), map(self._limit, arguments))
 
     def _limit(self, argument: Any) -> Any:
         gap = below_one(argument, self.digits)
@@ -94,10 +89,7 @@ class _Printer(PositiveFirst, MathMLPresentationPrinter):
         sign = self._element("mo", expr.rel_op)
         return self._element("mrow", self._print(expr.lhs), sign, self._print(expr.rhs))
 
-    def _applied(self, function: Any, arguments: tuple) -> Any:
-        return self._call(function, [self._print(a) for a in arguments])
-
-    def _call(self, function: Any, arguments: list[Any]) -> Any:
+    def _call(self, function: Any, arguments: Iterable[Any]) -> Any:
         inner: list[Any] = []
         for argument in arguments:
             inner += [self._element("mo", ","), argument] if inner else [argument]
@@ -109,7 +101,7 @@ class _Printer(PositiveFirst, MathMLPresentationPrinter):
         return bracket
 
     def doprint(self, expr: sympy.Expr) -> str:
-        markup = re.sub(r"&[A-Za-z]+;", _as_character, super().doprint(written_out(expr)))
+        markup = re.sub(r"&[A-Za-z]+;", _as_character, super().doprint(expr))
         for plain, typeset in _TYPESET.items():
             markup = markup.replace(plain, typeset)
         return markup
@@ -177,53 +169,21 @@ def mathml(
         True
     """
     printer = _Printer(program.labels, digits, errors or {})
-    equations = [(printer.doprint(a.target), a.value) for a in program.assignments]
-    equations += [
-        (printer.doprint(symbol), value)
-        for symbol, value in zip(program.output_symbols, program.outputs, strict=True)
-    ]
-    if log_det:
-        equations.append((_DETERMINANT, program.log_det))
-    rows = "".join(_rows(target, value, printer, width) for target, value in equations)
-    return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable>{rows}</mtable></math>'
-
-
-def _rows(target: str, value: sympy.Expr, printer: _Printer, width: int | None) -> str:
     left, right = ' style="text-align:right"', ' style="text-align:left"'
-    first, *others = _broken(value, printer, width)
-    rows = f"<mtr><mtd{left}>{target}</mtd><mtd><mo>=</mo></mtd><mtd{right}>{first}</mtd></mtr>"
-    return rows + "".join(f"<mtr><mtd></mtd><mtd></mtd><mtd{right}>{line}</mtd></mtr>" for line in others)
-
-
-def _broken(value: sympy.Expr, printer: _Printer, width: int | None) -> list[str]:
-    """The value, a long sum in several pieces."""
-    value = written_out(value)
-    whole = printer.doprint(value)
-    if width is None or not value.is_Add or _printed_width(whole) <= width:
-        return [whole]
-    groups: list[list[Any]] = [[]]
-    taken = 0
-    for term in printer._as_ordered_terms(value):
-        needed = _printed_width(printer.doprint(term)) + 3
-        if groups[-1] and taken + needed > width:
-            groups.append([])
-            taken = 0
-        groups[-1].append(term)
-        taken += needed
-    lines = [printer.doprint(g[0] if len(g) == 1 else sympy.Add(*g, evaluate=False)) for g in groups]
-    plus = "<mo>+</mo>"
-    return [
-        lines[0],
-        *(f"<mrow>{'' if _leads_with_minus(line) else plus}{line}</mrow>" for line in lines[1:]),
-    ]
+    rows = []
+    for target, value, _ in rows_of(program, log_det):
+        name = _DETERMINANT if target is None else printer.doprint(target)
+        first, *others = broken(value, printer, width, _printed_width)
+        rows.append(f"<mtd{left}>{name}</mtd><mtd><mo>=</mo></mtd><mtd{right}>{first}</mtd>")
+        for line in others:
+            plus = "" if _plain(line)[:1] in ("-", "−") else "<mo>+</mo>"
+            rows.append(f"<mtd></mtd><mtd></mtd><mtd{right}><mrow>{plus}{line}</mrow></mtd>")
+    table = "".join(f"<mtr>{row}</mtr>" for row in rows)
+    return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable>{table}</mtable></math>'
 
 
 def _printed_width(markup: str) -> int:
     return len(_plain(markup).replace(_INVISIBLE_TIMES, ""))
-
-
-def _leads_with_minus(markup: str) -> bool:
-    return _plain(markup)[:1] in ("-", "−")
 
 
 def _plain(markup: str) -> str:

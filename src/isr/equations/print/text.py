@@ -1,6 +1,6 @@
 """Equations as text for a terminal.
 
-The plain form holds one equation a line that SymPy can read; remarks start with ``#``. The Unicode form is for eyes.
+The plain form holds one equation per line that SymPy can read; remarks start with ``#``. The Unicode form is for eyes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
-from sympy.printing.printer import Printer
 from sympy.printing.str import StrPrinter
 
-from isr.bijections.sigmoid import written_out
 from isr.equations.naming import LOG_DET
+from isr.equations.print.layout import PositiveFirst, as_guard, below_one, number_text, rows_of
 from isr.equations.program import Program
 
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -24,32 +23,10 @@ _SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _WORDS = {"pi": "π", "sqrt": "√", "Phi": "Φ", "PhiInverse": "Φ⁻¹", "log": "ln"}
 
 
-class PositiveFirst(Printer):
-    """Writes ``z - t`` and ``1 + exp(g)`` where SymPy's order of terms would give ``-t + z`` and ``exp(g) + 1``."""
+class _Printer(PositiveFirst, StrPrinter):
+    """SymPy's text with so many significant digits; all there are for ``None``."""
 
-    def _as_ordered_terms(self, expr: Any, order: str | None = None) -> list[Any]:
-        terms = super()._as_ordered_terms(expr, order)
-        if len(terms) != 2:
-            return terms
-        first, second = terms
-        swap = (_is_negative(first) and not _is_negative(second)) or (
-            second == 1 and isinstance(first, sympy.exp)
-        )
-        return [second, first] if swap else terms
-
-
-def _is_negative(term: Any) -> bool:
-    return bool(term.as_coeff_Mul()[0].is_negative)
-
-
-class EquationPrinter(PositiveFirst, StrPrinter):
-    """SymPy's text with so many significant digits.
-
-    Args:
-        digits: Significant digits of a number; ``None`` gives all there are.
-    """
-
-    def __init__(self, digits: int | None = 4) -> None:
+    def __init__(self, digits: int | None) -> None:
         super().__init__()
         self.digits = digits
 
@@ -57,24 +34,22 @@ class EquationPrinter(PositiveFirst, StrPrinter):
         return number_text(float(expr), self.digits)
 
     def _print_LatticeOp(self, expr: Any) -> str:
-        arguments = sorted(expr.args, key=sympy.default_sort_key)
-        return f"{expr.func.__name__}({', '.join(map(self.limit, arguments))})"
+        return self._limits(expr.func.__name__, sorted(expr.args, key=sympy.default_sort_key))
 
-    def limit(self, expr: Any) -> str:
-        """The text of an argument of Min or Max; a limit a hair below 1 keeps its hair."""
-        gap = below_one(expr, self.digits)
-        return self._print(expr) if gap is None else f"1 - {self._print(gap)}"
+    def _limits(self, function: str, arguments: Any) -> str:
+        """Min, Max or clip; a limit just below 1 is written as ``1 - 1e-12``."""
+        gaps = [(a, below_one(a, self.digits)) for a in arguments]
+        texts = [self._print(a) if gap is None else f"1 - {self._print(gap)}" for a, gap in gaps]
+        return f"{function}({', '.join(texts)})"
 
-    def _print_Relational(self, expr) -> str:
+    def _print_Relational(self, expr: Any) -> str:
         return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
 
 
-class _UnicodePrinter(EquationPrinter):
+class _UnicodePrinter(_Printer):
     def _print_Min(self, expr: sympy.Min) -> str:
         guard = as_guard(expr)
-        if guard is None:
-            return self._print_LatticeOp(expr)
-        return f"clip({', '.join(map(self.limit, guard))})"
+        return self._print_LatticeOp(expr) if guard is None else self._limits("clip", guard)
 
     def _print_Piecewise(self, expr: Any) -> str:
         cases = [f"{self._print(e)} if {self._print(c)}" for e, c in expr.args[:-1]]
@@ -110,13 +85,11 @@ def text(
         z       = 0.1235*x**2
         log_det = 0.6931
     """
-    printer = _UnicodePrinter(digits) if unicode else EquationPrinter(digits)
-    equations = [(a.target.name, a.value, a.part) for a in program.assignments]
-    names = [s.name for s in program.output_symbols] or [f"out{i + 1}" for i in range(len(program.outputs))]
-    equations += [(name, value, "result") for name, value in zip(names, program.outputs, strict=True)]
-    if log_det:
-        equations.append((LOG_DET, program.log_det, "result"))
-    shown = [(target, printer.doprint(written_out(value)), part) for target, value, part in equations]
+    printer = _UnicodePrinter(digits) if unicode else _Printer(digits)
+    shown = [
+        (LOG_DET if target is None else target.name, printer.doprint(value), part)
+        for target, value, part in rows_of(program, log_det)
+    ]
     if unicode:
         shown = [(_pretty(target, program), _pretty(value, program), part) for target, value, part in shown]
     width = max(len(target) for target, _, _ in shown)
@@ -128,31 +101,6 @@ def text(
             last = part
         lines.append(f"{target:<{width}} = {value}")
     return "\n".join(lines)
-
-
-def number_text(value: float, digits: int | None) -> str:
-    """Return a number with so many significant digits, without trailing zeros."""
-    return repr(value) if digits is None else f"{value:.{digits}g}"
-
-
-def below_one(expr: Any, digits: int | None) -> sympy.Float | None:
-    """Return how far a number lies below 1 when ``digits`` would round it to 1, else None."""
-    if digits is None or not expr.is_Float or float(expr) >= 1 or number_text(float(expr), digits) != "1":
-        return None
-    return sympy.Float(1 - float(expr))
-
-
-def as_guard(expr: Any) -> tuple[sympy.Expr, sympy.Expr, sympy.Expr] | None:
-    """Return (value, low, high) when an expression holds a value inside two numbers, else None."""
-    if not isinstance(expr, sympy.Min) or len(expr.args) != 2:
-        return None
-    numbers: list[Any] = [a for a in expr.args if a.is_number]
-    inner: list[Any] = [a for a in expr.args if isinstance(a, sympy.Max) and len(a.args) == 2]
-    if len(numbers) != 1 or len(inner) != 1:
-        return None
-    lows = [a for a in inner[0].args if a.is_number]
-    values = [a for a in inner[0].args if not a.is_number]
-    return (values[0], lows[0], numbers[0]) if len(lows) == 1 else None
 
 
 def legend(program: Program, units: Mapping[str, str], *, unicode: bool = False) -> list[str]:
@@ -197,13 +145,13 @@ def _pretty(line: str, program: Program) -> str:
             return _subscripted(_letters(program.labels[name]) or name)
         return _WORDS.get(name, _subscripted(name))
 
-    line = re.sub(r"(?<![\w.])1e([+-]\d+)", lambda m: f"10{str(int(m[1])).translate(_SUPERSCRIPT)}", line)
-    line = re.sub(r"[A-Za-z_][A-Za-z0-9_]*", word, re.sub(r"(\d)e([+-]\d+)", _power_of_ten, line))
-    return line.replace("*", "·").replace("-", "−")
+    line = re.sub(r"(?<![\w.])1e([+-]\d+)", lambda m: _power_of_ten(m[1]), line)
+    line = re.sub(r"(\d)e([+-]\d+)", lambda m: f"{m[1]}·{_power_of_ten(m[2])}", line)
+    return re.sub(r"[A-Za-z_][A-Za-z0-9_]*", word, line).replace("*", "·").replace("-", "−")
 
 
-def _power_of_ten(match: re.Match) -> str:
-    return f"{match[1]}·10{str(int(match[2])).translate(_SUPERSCRIPT)}"
+def _power_of_ten(power: str) -> str:
+    return f"10{str(int(power)).translate(_SUPERSCRIPT)}"
 
 
 def _subscripted(name: str) -> str:

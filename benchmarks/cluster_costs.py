@@ -28,10 +28,10 @@ import numpy as np
 
 from isr import ocean as geoacoustics
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.keys import words_of
 from isr.bijections.parameters import flatten
+from isr.bijections.seeds import jax_keys
 from isr.problems import kinematics
-from isr.training.loop import make_epoch, start, step_keys
+from isr.training.loop import make_epoch, start
 from isr.training.losses import FlowObjective
 from isr.training.orders import Orders
 from isr.training.penalties import SmoothHalfNorm
@@ -107,13 +107,12 @@ def training_step(n_members: int, n_steps: int) -> dict[str, Any]:
     objective = FlowObjective(restore, backward=1.0)
     epoch = make_epoch(objective, SmoothHalfNorm())
     orders = Orders(n_rows=n_rows, batch_size=100, n_steps=n_steps)
-    ones, key = jnp.ones_like(weights), jax.random.key(1)
-    keys = step_keys(words_of(key), n_steps, n_members)
+    ones, keys = jnp.ones_like(weights), jax_keys(1, n_steps, n_members, 2)
 
     def run() -> None:
         found = epoch(
             start(weights), data, jnp.full(n_steps, 1e-4), jnp.zeros(n_members), ones, ones[0], keys,
-            orders.rows(words_of(key), 0),
+            orders.rows(1, 0),
         )  # fmt: skip
         jax.block_until_ready(found)
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.flow import Flow, Precision
-from isr.bijections.keys import fold_words, key_of, words_of
 from isr.bijections.parameters import flatten
 from isr.bijections.primitives import PAPER_LIBRARY
-from isr.training.loop import make_epoch, start, step_keys
+from isr.bijections.seeds import child, jax_keys
+from isr.training.loop import make_epoch, start
 from isr.training.losses import FlowObjective
 from isr.training.orders import Orders
 from isr.training.penalties import SmoothHalfNorm
@@ -71,14 +71,13 @@ class OurFlow:
         self.strengths = jnp.zeros(n_members, jnp.float32)
         self.masks = jnp.ones((n_members, len(weights)), jnp.float32)
         self.n_calls, self.seed = 0, seed
-        self.words = words_of(key_of(seed)), words_of(key_of(seed + 1))
 
     def arguments(self, rate: float = RATE) -> tuple:
         """Return what the next call of the compiled epoch takes."""
         rates = np.full(self.steps_a_call, rate, np.float32)
-        (own, of_rows), n_parts = self.words, self.orders.n_parts
-        keys = step_keys(fold_words(own, self.n_calls), self.steps_a_call, len(self.masks))
-        rows = self.orders.rows(fold_words(of_rows, self.n_calls // n_parts), self.n_calls % n_parts)
+        n_parts = self.orders.n_parts
+        keys = jax_keys(child(self.seed, 0, self.n_calls), self.steps_a_call, len(self.masks), 2)
+        rows = self.orders.rows(child(self.seed, 1, self.n_calls // n_parts), self.n_calls % n_parts)
         return self.state, self.data, rates, self.strengths, self.masks, self.masks[0], keys, rows
 
     def train(self, n_steps: int, rate: float = RATE) -> None:

@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 
-import jax
 import jax.numpy as jnp
 import joblib
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.testing import assert_array_equal
 from cluster.anywhere import PRIOR, check_posteriors, check_restarts, check_simulations, make_waves
 from isr.posterior.simulation import simulate
 from isr.training.loop import Phase
-from isr.training.population import Schedule
+from isr.training.population import Restarts, Schedule, Task
 from isr.training.workers import train_shared
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::Warning")]
@@ -92,9 +91,8 @@ def test_a_worker_killed_in_the_middle_of_training_loses_nothing(client, tmp_pat
     weights = np.random.default_rng(1).normal(size=(4, 4)).astype(np.float32)
 
     def train(path=None):
-        return train_shared(
-            make_loss(), weights, rows(0), rows(1), schedule, jax.random.key(0), n_jobs=2, path=path
-        )
+        task = Task(make_loss(), rows(0), rows(1))
+        return train_shared(task, Restarts(weights), schedule, 0, n_jobs=2, path=path)
 
     alone = train()
     victim = min(processes(client))

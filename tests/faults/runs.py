@@ -36,8 +36,9 @@ def train_population(folder: str) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     phases = (Phase("warm up", 30), Phase("sparsify", 30), Phase("refit", 30, 3e-3))
     found = population.train(
-        loss, np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32), rows(0), rows(1),
-        population.Schedule(phases, (1e-2, 3e-2), batch_size=16, threshold=0.05), jax.random.key(0),
+        population.Task(loss, rows(0), rows(1)),
+        population.Restarts(np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)),
+        population.Schedule(phases, (1e-2, 3e-2), batch_size=16, threshold=0.05), 0,
         monitor=Slow(verbose=False), path=Path(folder) / "fit.checkpoint",
     )  # fmt: skip
     curves = np.concatenate([*found.history.train, *found.history.held_out])

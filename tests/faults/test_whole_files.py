@@ -9,7 +9,6 @@ import textwrap
 from contextlib import contextmanager
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from isr.training import checkpoint
 from isr.training.checkpoint import CheckpointError
 from isr.training.loop import Phase
 from isr.training.monitor import Monitor
-from isr.training.population import Schedule, train
+from isr.training.population import Restarts, Schedule, Task, train
 
 
 @contextmanager
@@ -131,10 +130,8 @@ def _train(path, about=""):
 
     schedule = Schedule((Phase("train", 3), Phase("sparsify", 0), Phase("refit", 0)), (0.0,), batch_size=16)
     weights = np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
-    return train(
-        _loss, weights, rows(0), rows(1), schedule, jax.random.key(0), monitor=Monitor(verbose=False), path=path,
-        about=about,
-    )  # fmt: skip
+    task = Task(_loss, rows(0), rows(1), about=about)
+    return train(task, Restarts(weights), schedule, 0, monitor=Monitor(verbose=False), path=path)
 
 
 def test_training_outlives_a_full_disk_and_only_its_own_checkpoint_is_taken(tmp_path):

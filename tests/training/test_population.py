@@ -10,7 +10,7 @@ from isr.training.checkpoint import CheckpointError
 from isr.training.loop import Phase
 from isr.training.monitor import Monitor
 from isr.training.penalties import HardConcrete, L1Norm, SmoothHalfNorm
-from isr.training.population import Schedule, train
+from isr.training.population import Restarts, Schedule, Task, train
 
 PHASES = (Phase("warm up", 4), Phase("sparsify", 5), Phase("refit", 2, 3e-3))
 
@@ -29,17 +29,8 @@ def run(monitor=None, path=None, penalty=None, objective=linear_loss, seed=0, th
     penalty = penalty or SmoothHalfNorm()
     schedule = Schedule(PHASES, (1e-2, 3e-2), batch_size=16, penalty=penalty, threshold=threshold)
     weights = np.random.default_rng(1).normal(size=(4, 4)).astype(np.float32)
-    data = linear_problem()
-    return train(
-        objective,
-        weights,
-        data,
-        linear_problem(1),
-        schedule,
-        jax.random.key(seed),
-        monitor=monitor,
-        path=path,
-    )
+    task = Task(objective, linear_problem(), linear_problem(1))
+    return train(task, Restarts(weights), schedule, seed, monitor=monitor, path=path)
 
 
 class StopAfter(Monitor):
@@ -139,9 +130,8 @@ def test_a_weight_outside_a_restart_s_mask_stays_zero():
     masks = np.ones((3, 4))
     masks[:, 2] = 0
     weights = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
-    result = train(
-        linear_loss, weights, linear_problem(), linear_problem(1), schedule, jax.random.key(0), masks=masks
-    )
+    task = Task(linear_loss, linear_problem(), linear_problem(1))
+    result = train(task, Restarts(weights, masks), schedule, 0)
     assert np.all(result.weights[:, 2] == 0)
     assert len(result.history.phases) == sum(p.n_epochs for p in PHASES)
 
@@ -158,10 +148,8 @@ def memorise(path=None, monitor=None, n_epochs=60):
     schedule = Schedule(phases, (0.0,), threshold=0.0, batch_size=12, least_steps=20)
     weights = np.zeros((2, 10), np.float32)
     weights[1] += 0.1
-    return train(
-        linear_loss, weights, memorising_problem(), memorising_problem(400, 1), schedule, jax.random.key(0),
-        monitor=monitor, path=path,
-    )  # fmt: skip
+    task = Task(linear_loss, memorising_problem(), memorising_problem(400, 1))
+    return train(task, Restarts(weights), schedule, 0, monitor=monitor, path=path)
 
 
 def test_a_member_keeps_the_weights_with_its_best_held_out_loss():

@@ -2,7 +2,6 @@
 
 import copy
 
-import jax
 import jax.numpy as jnp
 import joblib
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 from isr.training.loop import Phase
 from isr.training.monitor import Monitor
-from isr.training.population import Schedule, train
+from isr.training.population import Restarts, Schedule, Task, train
 from isr.training.workers import _n_shares, train_shared
 
 PHASES = (Phase("warm up", 3), Phase("sparsify", 3), Phase("refit", 2, 3e-3))
@@ -33,17 +32,8 @@ def _data(seed):
 
 def _train(function=train_shared, monitor=None, path=None, **more):
     weights = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
-    return function(
-        _make_loss(),
-        weights,
-        _data(0),
-        _data(1),
-        SCHEDULE,
-        jax.random.key(0),
-        monitor=monitor,
-        path=path,
-        **more,
-    )
+    task = Task(_make_loss(), _data(0), _data(1))
+    return function(task, Restarts(weights), SCHEDULE, 0, monitor=monitor, path=path, **more)
 
 
 def _same(a, b):

@@ -16,11 +16,10 @@ from isr.bijections.condition import ConditionMap
 from isr.bijections.coupling import Coupling, Subnetwork
 from isr.bijections.eql import build_eql
 from isr.bijections.flow import Flow
-from isr.bijections.initial import generator
-from isr.bijections.keys import Key, split_words, words_of
 from isr.bijections.mlp import build_mlp
 from isr.bijections.permutation import Permutation
 from isr.bijections.primitives import PAPER_LIBRARY
+from isr.bijections.seeds import Seed, children, generator
 from isr.bijections.split import gain_of_split, split_of
 from isr.bijections.transformers import AbstractTransformer, Affine
 
@@ -92,7 +91,7 @@ class Architecture:
 
 
 def build_flow(
-    key: Key,
+    key: Seed,
     dim: int,
     *,
     condition_dim: int = 0,
@@ -129,7 +128,7 @@ def build_flow(
     shape = architecture or Architecture()
     n_padding = 1 if dim == 1 else 0
     full = dim + n_padding
-    k_blocks, k_condition = split_words(words_of(key), 2)
+    k_blocks, k_condition = children(key, 2)
     condition_map = _condition_map(k_condition, condition_dim, shape, standardise_condition)
     n_features = condition_map.n_features if condition_map else 0
     steps: list[AbstractBijection] = [
@@ -143,7 +142,7 @@ def build_flow(
 
 
 def build_core(
-    key: Key,
+    key: Seed,
     dim: int,
     n_features: int,
     shape: Architecture,
@@ -151,8 +150,8 @@ def build_core(
 ) -> list[AbstractBijection]:
     """Return the learned part of a flow: charts, then blocks with mixing between them."""
     steps: list[AbstractBijection] = list(charts)
-    for index, k in enumerate(split_words(words_of(key), shape.n_blocks)):
-        k_mix, k_block = split_words(k, 2)
+    for index, k in enumerate(children(key, shape.n_blocks)):
+        k_mix, k_block = children(k, 2)
         if shape.mixing == "linear":
             steps.append(Linear(on_device(np.eye(dim))))
         elif index and shape.mixing == "permutation":
@@ -187,7 +186,7 @@ def _charts(shape: Architecture, rows: np.ndarray | None, dim: int) -> list[Abst
     return chart_steps(shape.charts, rows)
 
 
-def _random_permutation(key: Key, dim: int, number: int) -> Permutation:
+def _random_permutation(key: Seed, dim: int, number: int) -> Permutation:
     if dim == 2:  # a random order is the identity half of the time, which would waste the block
         return Permutation((1, 0))
     rng, seen = generator(key), []
@@ -201,15 +200,15 @@ def _random_permutation(key: Key, dim: int, number: int) -> Permutation:
     return Permutation(tuple(int(i) for i in rng.permutation(dim)))
 
 
-def _block(key: Key, dim: int, n_features: int, shape: Architecture) -> Coupling:
-    k_first, k_second = split_words(words_of(key), 2)
+def _block(key: Seed, dim: int, n_features: int, shape: Architecture) -> Coupling:
+    k_first, k_second = children(key, 2)
     split = dim // 2
     first = _subnetwork(k_first, dim - split + n_features, split, shape)
     second = _subnetwork(k_second, split + n_features, dim - split, shape)
     return Coupling(first, second, split, dim, shape.couplings, shape.guard)
 
 
-def _subnetwork(key: Key, n_inputs: int, n_outputs: int, shape: Architecture) -> Subnetwork:
+def _subnetwork(key: Seed, n_inputs: int, n_outputs: int, shape: Architecture) -> Subnetwork:
     stack = len(shape.couplings.names)
     if shape.subnet == "mlp":
         return build_mlp(key, n_inputs, n_outputs, n_layers=shape.n_layers, width=shape.width, stack=stack)
@@ -219,7 +218,7 @@ def _subnetwork(key: Key, n_inputs: int, n_outputs: int, shape: Architecture) ->
 
 
 def _condition_map(
-    key: Key, condition_dim: int, shape: Architecture, standardise: Standardise | None
+    key: Seed, condition_dim: int, shape: Architecture, standardise: Standardise | None
 ) -> ConditionMap | None:
     if not condition_dim:
         return None

@@ -11,7 +11,6 @@ from jax.numpy import zeros
 from jaxtyping import Array
 
 from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
-from isr.bijections.coupling import native_steps
 from isr.bijections.repeats import runs
 
 # Steps that come back in the same shape at least so often are compiled once and run in a loop.
@@ -80,8 +79,7 @@ class Chain(AbstractBijection):
             return x, total
 
         mapped = (x, zeros(x.shape[-1], x.dtype))
-        is_single = all(jnp.result_type(a) == jnp.float32 for a in jax.tree.leaves((self, x, condition)))
-        groups = repeats(native_steps(self.bijections) if is_single else self.bijections)
+        groups = repeats(self.bijections)
         for same in reversed(groups) if backwards else groups:
             if len(same) == 1:
                 mapped = through(_ready(same[0]), mapped)

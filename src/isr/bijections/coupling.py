@@ -6,10 +6,8 @@ guard of the subnetworks' inputs are part of the formula.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -17,16 +15,12 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array
 
-from isr.bijections.affine import Linear
 from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
 from isr.bijections.eql import EQL
 from isr.bijections.formula import Formulas
 from isr.bijections.mlp import MLP
-from isr.bijections.permutation import Permutation
 from isr.bijections.transformers import AbstractTransformer, Affine
-from isr.native.couplings import Block, native_forms
 
-Model = TypeVar("Model")
 Subnetwork = EQL | MLP | Formulas
 
 
@@ -116,43 +110,6 @@ class Coupling(AbstractBijection):
 
     def _guarded(self, values: Array) -> Array:
         return values if self.guard is None else jnp.clip(values, -self.guard, self.guard)
-
-
-def natively(model: Model) -> Model:
-    """Return the same model, its couplings in the form that the native library runs in single precision where it can.
-
-    In a row of steps, couplings go together with each other and with the permutations and matrices between them.
-    Learned numbers are the same in the same order.
-    """
-
-    def changed(part: Any) -> Any:
-        if isinstance(part, Coupling):
-            return native_steps((part,))[0]
-        return native_steps(part) if _holds_couplings(part) else part
-
-    return jax.tree.map(
-        changed, model, is_leaf=lambda part: isinstance(part, Coupling) or _holds_couplings(part)
-    )
-
-
-def _holds_couplings(part: Any) -> bool:
-    return isinstance(part, tuple) and any(isinstance(step, Coupling) for step in part)
-
-
-def native_steps(steps: Sequence[AbstractBijection]) -> tuple[AbstractBijection, ...]:
-    """Return the steps of a chain, those that the native library can run in its form."""
-    parts: list[Any] = []
-    for step in steps:
-        if isinstance(step, Coupling):
-            before = parts.pop() if parts and isinstance(parts[-1], Permutation | Linear) else None
-            parts.append(Block(step, before))
-        else:
-            parts.append(step)
-    found: list[AbstractBijection] = []
-    for are_blocks, group in groupby(parts, key=lambda part: isinstance(part, Block)):
-        row = list(group)
-        found += native_forms(row) if are_blocks else row
-    return tuple(found)
 
 
 def _a_column_each(condition: Array | None, n: int) -> Array | None:

@@ -16,9 +16,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from isr.bijections.arrays import all_on_device
-from isr.bijections.initial import generator
-from isr.bijections.keys import Key
 from isr.bijections.primitives import PAPER_LIBRARY, Primitive, lookup, parse_library
+from isr.bijections.seeds import Seed, generator
 
 Library = tuple[tuple[str, int], ...]
 
@@ -167,7 +166,7 @@ def unit_values(library: Library, g: Float[Array, "..."], *, axis: int) -> list[
 
 
 def build_eql(
-    key: Key,
+    key: Seed,
     n_inputs: int,
     n_outputs: int,
     *,

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from isr.bijections.accelerated import Accelerated, accelerate
 from isr.bijections.affine import LOG_SQRT_2PI, Bounded
 from isr.bijections.bijection import (
     AbstractBijection,
@@ -29,12 +30,10 @@ from isr.bijections.bijection import (
 )
 from isr.bijections.chain import Chain
 from isr.bijections.condition import ConditionMap
-from isr.bijections.coupling import natively
 from isr.bijections.inputs import with_inputs
 from isr.bijections.parameters import cast
 from isr.bijections.programs import compiled
 from isr.bijections.unrolled import unroll
-from isr.native.couplings import NativeCoupling
 
 CHUNK = 16_384
 # In double precision fewer rows than this do not bring in the second or two that the unrolled form compiles longer.
@@ -112,6 +111,10 @@ class Flow(eqx.Module):
     def condition_dim(self) -> int:
         """Number of variables in y, whichever way it enters."""
         return self.condition_map.standardise.dim if self.condition_map is not None else self.n_observed
+
+    def accelerated(self) -> Flow:
+        """Return the same flow for single precision, its blocks as C kernels where those can do it."""
+        return replace(self, bijection=accelerate(self.bijection))
 
     # One sample ---------------------------------------------------------------------------------------------
 
@@ -283,7 +286,7 @@ class Flow(eqx.Module):
         with jax.enable_x64(precision == "double"):
             flow = cast(with_inputs(self, wanted), wanted)
             if precision == "single":
-                flow = natively(flow)
+                flow = flow.accelerated()
             if precision == "single" or len(rows) >= LEAST_UNROLLED:
                 flow = replace(flow, bijection=unroll(flow.bijection))
             return _in_chunks(compiled(_run, flow, method), flow, rows, y if y_enters else None)
@@ -325,7 +328,7 @@ def _in_chunks(function: Callable, flow: Flow, rows: np.ndarray, y: np.ndarray |
     """Run ``function`` over rows in pieces of few distinct lengths: bounded memory, few compilations."""
     n, results = len(rows), []
     # The native library keeps its own tiles in the cache, and longer pieces are fewer calls.
-    is_native = any(isinstance(step, NativeCoupling) for step in flow.steps)
+    is_native = any(isinstance(step, Accelerated) for step in flow.steps)
     longest = 4 * CHUNK if is_native and n >= 16 * CHUNK else CHUNK
     length = min(longest, 4 ** max(2, math.ceil(math.log(max(n, 1), 4))))
     for start in range(0, max(n, 1), length):

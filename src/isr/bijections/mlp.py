@@ -10,8 +10,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from isr.bijections.arrays import all_on_device
-from isr.bijections.initial import generator
-from isr.bijections.keys import Key
+from isr.bijections.seeds import Seed, generator
 
 NEGATIVE_SLOPE = 0.01
 
@@ -63,7 +62,7 @@ class MLP(eqx.Module):
 
 
 def build_mlp(
-    key: Key,
+    key: Seed,
     n_inputs: int,
     n_outputs: int,
     *,

@@ -18,9 +18,9 @@ from isr.bijections.build import Architecture, build_flow, chart_steps
 from isr.bijections.chain import Chain
 from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
-from isr.bijections.keys import key_of, split_words, words_of, wrapped
 from isr.bijections.parameters import cast, flatten
 from isr.bijections.programs import compiled
+from isr.bijections.seeds import children
 from isr.estimators.flow_stages import (
     criterion_of,
     finished,
@@ -41,7 +41,7 @@ from isr.training.cache import keep_compiled_programs
 from isr.training.loop import Noise
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
 from isr.training.monitor import Monitor
-from isr.training.population import Population, Schedule
+from isr.training.population import Population, Restarts, Schedule, Task
 from isr.training.sublibraries import sublibrary_masks
 from isr.training.workers import train_shared
 
@@ -128,7 +128,7 @@ def _population(
     training = settings.training
     assert training.n_restarts is not None
     assert training.backward is not None
-    keys = split_words(words_of(key_of(settings.seed)), training.n_restarts + 1)
+    keys = children(settings.seed, training.n_restarts + 1)
     x = rows.fresh(rows.train)["x"].T
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
     if settings.joint:
@@ -141,12 +141,14 @@ def _population(
     noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
     data = rows.fresh(rows.train) if settings.stream is None else StandardBlocks(settings.stream, rows)
     masks, groups = sublibrary_masks(flows[0], training.n_restarts) if settings.sparse else (None, None)
-    population = train_shared(
-        FlowObjective(restore, training.backward, training.loss), weights, data, rows.fresh(rows.held_out),
-        settings.schedule, wrapped(keys[0]), noise=noise, n_jobs=training.n_jobs, monitor=monitor,
-        path=None if training.checkpoint is None else Path(training.checkpoint), penalised=penalised(flows[0]),
-        masks=masks, groups=groups,
+    task = Task(
+        FlowObjective(restore, training.backward, training.loss), data, rows.fresh(rows.held_out), noise,
+        penalised(flows[0]),
         about=repr((shape, settings.joint, training.loss, float(training.backward), rows.jitter)),
+    )  # fmt: skip
+    population = train_shared(
+        task, Restarts(weights, masks, groups), settings.schedule, keys[0], n_jobs=training.n_jobs, monitor=monitor,
+        path=None if training.checkpoint is None else Path(training.checkpoint),
     )  # fmt: skip
     return population, restore
 

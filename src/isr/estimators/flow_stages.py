@@ -82,7 +82,8 @@ def network_point(network: Flow, rows: Rows, dtype: type = np.float64) -> Point:
     train, held_out = _first(rows.standard(rows.train)), rows.standard(rows.held_out)
     # All at once: rows of two lengths would be two programs.
     some = {name: np.concatenate([values, held_out[name]], axis=1) for name, values in train.items()}
-    losses = row_losses(network, flow_row_loss, some, dtype) + rows.width
+    fast = network.accelerated() if dtype is np.float32 else network
+    losses = row_losses(fast, flow_row_loss, some, dtype) + rows.width
     train_losses, held = np.split(losses, [train["x"].shape[1]])
     n = n_constants(network)
     return Point(

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float
 from isr.bijections.affine import Standardise, standardise
 from isr.bijections.eql import EQL, build_eql
 from isr.bijections.formula import Formulas
-from isr.bijections.keys import key_of, split_words, words_of, wrapped
 from isr.bijections.parameters import flatten, n_constants
+from isr.bijections.seeds import children
 from isr.equations import extract
 from isr.estimators.factors import Factor, find_factor
 from isr.estimators.pipeline import (
@@ -48,7 +48,7 @@ from isr.formulas.front import choose, pareto
 from isr.tables.splits import Split, split_rows
 from isr.training.cache import keep_compiled_programs
 from isr.training.monitor import Monitor
-from isr.training.population import Schedule
+from isr.training.population import Restarts, Schedule, Task
 from isr.training.sublibraries import sublibrary_masks
 from isr.training.workers import train_shared
 
@@ -221,16 +221,16 @@ def _train(
     monitor: Monitor,
 ) -> Trained:
     assert training.n_restarts is not None
-    keys = split_words(words_of(key_of(seed)), training.n_restarts + 1)
+    keys = children(seed, training.n_restarts + 1)
     shape: dict[str, Any] = {"n_layers": n_layers, "library": library, "skip": True, "last_scale": 0.3}
     networks = [build_eql(key, len(data["x"]), len(data["y"]), **shape) for key in keys[1:]]
     _, restore = flatten(networks[0])
     masks, groups = sublibrary_masks(networks[0], training.n_restarts)
+    task = Task(_Objective(restore), data, held_out, about=repr((library, n_layers)))
+    weights = np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks])
     population = train_shared(
-        _Objective(restore), np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks]), data, held_out,
-        schedule, wrapped(keys[0]), n_jobs=training.n_jobs, monitor=monitor,
+        task, Restarts(weights, masks, groups), schedule, keys[0], n_jobs=training.n_jobs, monitor=monitor,
         path=None if training.checkpoint is None else Path(training.checkpoint),
-        masks=masks, groups=groups, about=repr((library, n_layers)),
     )  # fmt: skip
     finite = [w for w in population.weights if np.all(np.isfinite(w))]
     return Trained([restore(np.asarray(w, np.float64)) for w in finite], population)

@@ -1,1 +1,9 @@
-"""The optional C kernels: the same maps as the bijections, faster, in single precision."""
+"""Optional C kernels for blocks of couplings: the same map and gradient as XLA's, faster, in single precision.
+
+`kernel` gives one, or None where XLA has to do the work; `status` says why. Nobody else knows how they are made.
+"""
+
+from isr.native.kernels import Blocks, Kernel, kernel
+from isr.native.library import status
+
+__all__ = ["Blocks", "Kernel", "kernel", "status"]

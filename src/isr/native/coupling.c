@@ -8,7 +8,7 @@
    A block puts the variables in another order, or multiplies them by a matrix, and couples them. Its weights are one
    vector: the matrix, if any, of the first network all matrices (stack, rows, columns), then all biases (stack, rows),
    and the same of the second; those of the blocks follow each other. The plan says what they are, see
-   `native_coupling.py`. */
+   `kernels.py`. */
 
 #include "blocks.h"
 #include "xla/ffi/api/c_api.h"

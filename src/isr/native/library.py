@@ -1,8 +1,8 @@
-"""The native library: couplings in single precision, compiled on this machine the first time they are needed.
+"""The native library, compiled on this machine the first time it is needed and kept in the user's cache folder.
 
-It needs a C compiler (``CC``, or ``cc``, ``gcc`` or ``clang`` on the path) and takes a second or two once; without one,
-or with ``ISR_NATIVE=off``, XLA does the same work more slowly. The library is kept beside other compiled programs,
-under a name that tells its source, the compiler's options, JAX and the processor apart.
+At first use and not when the package is installed, because it is made for this very processor: wheels are built on
+other machines, environments are copied between them, and installing needs no compiler. It takes ``CC``, or ``cc``,
+``gcc`` or ``clang`` on the path, two seconds once. Without one, or with ``ISR_NATIVE=off``, XLA does the same work.
 """
 
 from __future__ import annotations
@@ -15,76 +15,101 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 
-from isr.native.cache_dir import kept_programs
+from isr.tables.cache_dir import cache_dir, is_private
 from isr.tables.whole_files import write_whole
 
 SOURCE = Path(__file__).with_name("coupling.c")
-HEADERS = tuple(Path(__file__).with_name(f"{part}.h") for part in ("vectors", "networks", "blocks"))
+HEADERS = tuple(SOURCE.with_name(f"{part}.h") for part in ("vectors", "networks", "blocks"))
 FUNCTIONS = ("forward", "inverse", "forward_back", "inverse_back")
 OPTIONS = (
     "-O3", "-march=native", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared",
     "-fPIC",
 )  # fmt: skip
-LONGEST_SECONDS = 120
+LONGEST_SECONDS = 60
 _lock = threading.Lock()
-_left_out: ContextVar[bool] = ContextVar("native_left_out", default=False)
 
 
-def library_tag() -> str | None:
-    """Return what the names of the library's functions end in, or None where there is no library."""
-    return None if _left_out.get() or jax.default_backend() != "cpu" else _registered()
+class Library(NamedTuple):
+    """What was made of the C source, or why nothing was.
 
-
-@contextmanager
-def left_out(is_left_out: bool = True) -> Iterator[None]:
-    """Leave the library out of what is traced inside.
-
-    It works on one device, and knows neither forward-mode nor second derivatives; XLA does.
+    Attributes:
+        tag: What the names of its functions end in for XLA; empty where there is none.
+        units: The units it knows, in the order of their numbers in C.
+        status: What became of it, as a clause for people.
     """
-    token = _left_out.set(is_left_out)
-    try:
-        yield
-    finally:
-        _left_out.reset(token)
+
+    tag: str
+    units: tuple[str, ...]
+    status: str
 
 
-def _registered() -> str | None:
+def library() -> Library:
+    """Return the library, compiled and loaded at the first call."""
     with _lock:  # threads may begin side by side, and XLA takes a name once
-        return _register()
+        return _library()
+
+
+def status() -> str:
+    """Return whether fits use C kernels, and if not, why XLA does their work.
+
+    Example:
+        >>> status()  # doctest: +SKIP
+        'C kernels, compiled for this processor'
+    """
+    return library().status
 
 
 @cache
-def _register() -> str | None:
-    if os.environ.get("ISR_NATIVE") == "off" or platform.system() not in ("Linux", "Darwin"):
-        return None
+def _library() -> Library:
     try:
+        _refuse_other_systems()
         tag = _tag()
-        library = _loaded(tag)
+        code = _load(tag)
+        units = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(code, "isr_units"))).decode().split()
         for name in FUNCTIONS:
-            capsule = jax.ffi.pycapsule(getattr(library, f"isr_{name}"))
+            capsule = jax.ffi.pycapsule(getattr(code, f"isr_{name}"))
             jax.ffi.register_ffi_target(f"isr_{name}_{tag}", capsule, platform="cpu")
-    except (OSError, AttributeError, subprocess.SubprocessError, jax.errors.JaxRuntimeError):
-        return None
-    return tag
+    except (
+        OSError,
+        AttributeError,
+        ValueError,
+        subprocess.SubprocessError,
+        jax.errors.JaxRuntimeError,
+    ) as error:
+        return Library("", (), f"XLA alone: {_reason(error)}")
+    return Library(tag, tuple(units), "C kernels, compiled for this processor")
+
+
+def _refuse_other_systems() -> None:
+    if os.environ.get("ISR_NATIVE") == "off":
+        raise OSError("ISR_NATIVE=off")
+    if platform.system() not in ("Linux", "Darwin"):
+        raise OSError(f"the C kernels are for Linux and macOS, this is {platform.system()}")
+    if jax.default_backend() != "cpu":
+        raise OSError(f"the C kernels run on processors, JAX works on {jax.default_backend()}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"the C compiler was stopped after {error.timeout:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        return f"the C compiler failed: {said[0] if said else f'exit code {error.returncode}'}"
+    return str(error) or type(error).__name__
 
 
 def _tag() -> str:
-    parts = (
-        *(path.read_text() for path in (SOURCE, *HEADERS)),
-        *OPTIONS,
-        version("jaxlib"),
-        platform.machine(),
-        _processor(),
-    )
+    """Return a name that tells source, options, JAX and processor apart."""
+    sources = (path.read_text() for path in (SOURCE, *HEADERS))
+    parts = (*sources, *OPTIONS, version("jaxlib"), platform.machine(), _processor())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -94,33 +119,56 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return "\n".join(
-        sorted({line for line in lines if line.split("\t")[0] in ("flags", "Features", "model name")})
-    )
+    told = ("flags", "Features", "model name")
+    return "\n".join(sorted({line for line in lines if line.split("\t")[0] in told}))
 
 
-def _loaded(tag: str) -> ctypes.CDLL:
-    folder = kept_programs()
-    if folder is not None:
-        with suppress(OSError):  # a folder that cannot be written to, a damaged file, one of somebody else
-            return _kept(folder / f"native-{tag}.so")
-    with tempfile.TemporaryDirectory() as passing:
-        _compile(Path(passing) / "library.so")
-        return ctypes.CDLL(str(Path(passing) / "library.so"))
+def _load(tag: str) -> ctypes.CDLL:
+    folder = cache_dir()
+    for path in () if folder is None else sorted(folder.glob(f"native-{tag}-*.so")):
+        with suppress(OSError):  # of somebody else, or damaged: one of our own replaces it
+            return ctypes.CDLL(str(_checked(path)))
+    with tempfile.TemporaryDirectory() as private:
+        made = Path(private) / "library.so"
+        _compile(made)
+        if folder is not None:
+            with suppress(OSError):  # a folder that cannot be written to
+                return ctypes.CDLL(str(_checked(_keep(made, folder, tag))))
+        return ctypes.CDLL(str(made))
 
 
-def _kept(path: Path) -> ctypes.CDLL:
-    if not path.exists():
-        write_whole(path, _compile)
-    if path.stat().st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to somebody else")
-    return ctypes.CDLL(str(path))
+def _keep(made: Path, folder: Path, tag: str) -> Path:
+    """Copy the library into the cache folder, under a name that holds the digest of its content."""
+    code = made.read_bytes()
+
+    def write(hidden: Path) -> None:
+        hidden.touch(mode=0o700)
+        hidden.write_bytes(code)
+
+    path = folder / f"native-{tag}-{_digest(code)}.so"
+    write_whole(path, write)
+    return path
+
+
+def _checked(path: Path) -> Path:
+    """Return the path of a library that may be run: a plain file, nobody else's work, as it was written."""
+    if path.is_symlink() or not path.is_file():
+        raise PermissionError(f"{path} is not a plain file")
+    if not is_private(path):
+        raise PermissionError(f"{path} belongs to somebody else, or others may write to it")
+    if path.stem.split("-")[-1] != _digest(path.read_bytes()):
+        raise OSError(f"{path} is damaged")
+    return path
+
+
+def _digest(code: bytes) -> str:
+    return hashlib.sha256(code).hexdigest()
 
 
 def _compile(path: Path) -> None:
     compiler = next(filter(shutil.which, [os.environ.get("CC", ""), "cc", "gcc", "clang"]), None)
     if compiler is None:
-        raise FileNotFoundError("there is no C compiler")
+        raise FileNotFoundError("there is no C compiler (CC, cc, gcc or clang)")
     subprocess.run(
         [compiler, *OPTIONS, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o", str(path), "-lm"],
         check=True, capture_output=True, timeout=LONGEST_SECONDS,

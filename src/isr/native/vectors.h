@@ -161,7 +161,15 @@ INLINE Four totals(const V x[4]) {
 
 /* Units of a layer ---------------------------------------------------------------------------------------------- */
 
-enum Kind { ID, SQUARE, CUBE, SIN2PI, SIN, COS, EXP, LOG, SQRT, RECIPROCAL, SIGMOID, TANH, PRODUCT, LEAKY_RELU };
+/* Every unit this library knows, in one list: its number here, and its name, which Python reads from `isr_units`. */
+#define UNITS(UNIT)                                                                                                \
+    UNIT(ID, "id") UNIT(SQUARE, "square") UNIT(CUBE, "cube") UNIT(SIN2PI, "sin2pi") UNIT(SIN, "sin")               \
+    UNIT(COS, "cos") UNIT(EXP, "exp") UNIT(LOG, "log") UNIT(SQRT, "sqrt") UNIT(RECIPROCAL, "reciprocal")           \
+    UNIT(SIGMOID, "sigmoid") UNIT(TANH, "tanh") UNIT(PRODUCT, "product") UNIT(LEAKY_RELU, "leaky_relu")
+#define UNIT_NUMBER(number, name) number,
+#define UNIT_NAME(number, name) name " "
+enum Kind { UNITS(UNIT_NUMBER) };
+const char isr_units[] = UNITS(UNIT_NAME);
 
 #define TWO_PI 6.28318531f
 #define ONE_TURN 0.159154943f

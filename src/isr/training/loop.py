@@ -14,13 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from isr.bijections.arrays import on_device
-from isr.bijections.keys import Words, split_words, wrapped
-from isr.native.library import left_out
-from isr.training.devices import divided, whole
 from isr.training.penalties import AbstractPenalty
 
 Data = dict[str, Float[Array, "width n"]]
@@ -39,7 +35,7 @@ class Noise(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When a loss is asked for: terms may come in turn, or only while steps are long.
+    """When a loss is computed: some terms are due every few steps, others only while steps are long.
 
     Attributes:
         number: Of the step in its epoch.
@@ -60,7 +56,7 @@ class State(NamedTuple):
     """Where a phase of training stands: everything needed to go on, bit for bit.
 
     Attributes:
-        weights: One row a member.
+        weights: One row per member, followed by its gates under a penalty that has some.
         optimiser: Adam's moments.
         skipped: For each member how many steps were skipped because loss or gradient was not finite.
     """
@@ -92,11 +88,9 @@ class Phase(NamedTuple):
 CLIP = 1.0
 # Programs of so many kinds of fits are kept: rounds, folds and repeats share theirs.
 MOST_KEPT = 16
-# Members whose losses one call works out, where their values for all rows do not fill the memory.
+# Members evaluated by one call, where their values for all rows do not fill the memory.
 EVALUATED_TOGETHER = 8
 MOST_ROWS_TOGETHER = 20_000
-
-
 # The learning rate is no part of it: rates come in with every epoch, so that all phases share one compiled program.
 ADAM = optax.scale_by_adam()
 
@@ -118,66 +112,50 @@ def start(weights: Float[np.ndarray, "members n"]) -> State:
     return State(on_device(weights), moments, on_device(np.zeros(len(weights), np.int32)))
 
 
-def step_keys(words: Words, n_steps: int, n_members: int) -> PRNGKeyArray:
-    """Return the keys of an epoch's steps, ``(steps, members, 2)``: one for gates, one for the loss."""
-    for n in (n_steps, n_members, 2):
-        words = split_words(words, n)
-    return wrapped(words)
-
-
 @lru_cache(maxsize=MOST_KEPT)
 def make_epoch(
-    objective: Objective,
-    penalty: AbstractPenalty,
-    *,
-    mesh: Mesh | None = None,
+    objective: Objective, penalty: AbstractPenalty
 ) -> Callable[..., tuple[State, Float[Array, " members"]]]:
-    """Return the compiled function that takes a state through one epoch and gives the mean loss a member.
+    """Return the compiled function that takes a state through one epoch and gives each member's mean loss.
 
-    The function's arguments are ``state, data, rates, strengths, masks, penalised, keys, order, noise``. For each step
-    there is a learning rate, two keys a member (`step_keys`) and the rows of a batch; ``masks`` is 1 where a weight is
-    in use, ``penalised`` is 1 where the penalty counts it. The rows of a batch are divided among the devices of
-    ``mesh``. Objectives that are equal share the function, and with it what was compiled.
+    Its arguments are ``state, data, rates, strengths, masks, penalised, keys, order, noise``. For each step there is
+    a learning rate, the rows of a batch (``order``) and two keys per member, for gates and for the loss; ``masks`` is
+    1 where a weight is in use, ``penalised`` where the penalty counts it. Objectives that are equal share the
+    function, and with it what was compiled.
     """
 
-    def loss_of(raw, strength, mask, penalised, batch, key, moment):
+    def loss_of(raw, strength, mask, penalised, batch, keys, moment):
         n = mask.shape[0]
         weights, gates = raw[:n] * mask, raw[n:]
-        k_gate, k_loss = key
-        with left_out(mesh is not None):  # the native library works on one device
-            fit = objective(penalty.gate(weights, gates, k_gate), batch, k_loss, moment)
+        fit = objective(penalty.gate(weights, gates, keys[0]), batch, keys[1], moment)
         return fit + strength * penalty.value(weights * penalised, gates), fit
 
-    def one_step(raw, moments, skipped, strength, mask, penalised, batch, moment, key):
+    def step_of_member(raw, moments, skipped, strength, mask, penalised, batch, moment, keys):
         (_, fit), gradient = jax.value_and_grad(loss_of, has_aux=True)(
-            raw, strength, mask, penalised, batch, key, moment
+            raw, strength, mask, penalised, batch, keys, moment
         )
         norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
         fine = jnp.isfinite(fit) & jnp.isfinite(norm)
         with jax.numpy_dtype_promotion("standard"):  # Optax mixes its step count with floats
             update, new_moments = ADAM.update(gradient * (CLIP / jnp.maximum(norm, CLIP)), moments, raw)
-        new_raw = raw - moment.rate * update
         keep = partial(jnp.where, fine)
         moments = jax.tree.map(keep, new_moments, moments)
-        return keep(new_raw, raw), moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
+        raw = keep(raw - moment.rate * update, raw)
+        return raw, moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
+
+    members = jax.vmap(step_of_member, in_axes=(0, 0, 0, 0, 0, None, None, None, 0))
 
     @partial(jax.jit, compiler_options=one_kernel_after_the_other())
     def epoch(state: State, data: Data, rates, strengths, masks, penalised, keys, order, noise=None):
-        def step(carry, inputs):
-            raw, moments, skipped = carry
-            rows, number, rate, k = inputs
+        def step(state: State, inputs):
+            rows, number, rate, own_keys = inputs
+            batch = {name: jnp.take(values, rows, axis=-1) for name, values in data.items()}
             moment = Moment(number, rate, noise)
-            batch = divided({name: jnp.take(values, rows, axis=-1) for name, values in data.items()}, mesh)
-            members = jax.vmap(one_step, in_axes=(0, 0, 0, 0, 0, None, None, None, 0))
-            raw, moments, skipped, fit = members(
-                raw, moments, skipped, strengths, masks, penalised, batch, moment, k
-            )
-            return (raw, moments, skipped), fit
+            *moved, fit = members(*state, strengths, masks, penalised, batch, moment, own_keys)
+            return State(*moved), fit
 
-        carry = (state.weights, state.optimiser, state.skipped)
-        numbers = jnp.arange(len(order))
-        (raw, moments, skipped), fits = jax.lax.scan(step, carry, (order, numbers, rates, keys))
-        return whole((State(raw, moments, skipped), jnp.mean(fits, axis=0)), mesh)
+        state, fits = jax.lax.scan(step, state, (order, jnp.arange(len(order)), rates, keys))
+        return state, jnp.mean(fits, axis=0)
 
     return epoch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from isr.bijections.keys import Words, permutations, split_words
+from isr.bijections.seeds import Seed, generator, sequence_of
 
 
 class Orders:
@@ -22,15 +22,21 @@ class Orders:
     def __init__(self, *, n_rows: int, batch_size: int, n_steps: int) -> None:
         self.n_rows, self.n_steps = n_rows, n_steps
         self.size = min(batch_size, n_rows)
-        self.n_steps_pass = max(1, n_rows // batch_size)
-        self.n_parts = max(1, n_rows // batch_size // n_steps)
-        self._kept: tuple[bytes, np.ndarray] = (b"", np.empty(0, np.int32))
+        self.steps_of_pass = max(1, n_rows // batch_size)
+        self.n_parts = max(1, self.steps_of_pass // n_steps)
+        self._kept = ((), np.empty(0, np.int32))
 
-    def rows(self, words: Words, part: int) -> Int[np.ndarray, "steps size"]:
-        """Return the rows of each batch: part number ``part`` of the passes that a key of these words gives."""
-        if self._kept[0] != words.tobytes():
-            passes = split_words(words, max(1, self.n_steps // self.n_steps_pass))
-            order = permutations(passes, self.n_rows)[:, : self.n_steps_pass * self.size].ravel()
-            self._kept = (words.tobytes(), order)
+    def rows(self, seed: Seed, part: int) -> Int[np.ndarray, "steps size"]:
+        """Return the rows of each batch in part number ``part`` of the passes that ``seed`` gives."""
+        root = sequence_of(seed)
+        mark = (root.entropy, root.spawn_key)
+        if self._kept[0] != mark:
+            self._kept = (mark, self._passes(root))
         n = self.n_steps * self.size
         return self._kept[1][part * n : (part + 1) * n].reshape(self.n_steps, self.size)
+
+    def _passes(self, seed: Seed) -> Int[np.ndarray, " n"]:
+        rng, rows = generator(seed), np.arange(self.n_rows, dtype=np.int32)
+        n_passes = max(1, self.n_steps // self.steps_of_pass)
+        used = self.steps_of_pass * self.size
+        return np.concatenate([rng.permutation(rows)[:used] for _ in range(n_passes)])

@@ -11,102 +11,84 @@ from pathlib import Path
 import jax
 import joblib
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from isr.bijections.keys import fold_in, words_of, wrapped
+from isr.bijections.seeds import Seed, child, sequence_of
 from isr.tables.workers import all_together
-from isr.training.blocks import Blocks
 from isr.training.cache import keep_compiled_programs
 from isr.training.history import History
-from isr.training.loop import Noise, Objective
 from isr.training.monitor import Monitor
-from isr.training.population import Population, Schedule, train
+from isr.training.population import Population, Restarts, Schedule, Task, train
+
+# Seeds of further shares stand below the run's own, after the places that a population uses itself.
+SHARES = 1000
 
 
 def train_shared(
-    objective: Objective,
-    weights: np.ndarray,
-    data: dict[str, np.ndarray] | Blocks,
-    held_out: dict[str, np.ndarray],
+    task: Task,
+    restarts: Restarts,
     schedule: Schedule,
-    key: PRNGKeyArray,
+    seed: Seed,
     *,
     n_jobs: int | None = None,
     monitor: Monitor | None = None,
     path: Path | None = None,
-    penalised: np.ndarray | None = None,
-    masks: np.ndarray | None = None,
-    groups: np.ndarray | None = None,
-    noise: Noise | None = None,
-    about: str = "",
-    n_devices: int | None = None,
 ) -> Population:
     """Train restarts as `train` does, shared out among ``n_jobs`` workers.
 
     The bad restarts of each share are dropped within it. The result depends on the number of shares, not on who
-    trains them or in which order.
+    trains them or in which order. The monitor shows the progress of the first share and stops all. Each share after
+    the first writes its checkpoints to a file of its own beside ``path``.
 
-    The arguments are those of `train`, and ``n_jobs``: shares, as joblib counts workers; one program for all restarts
-    when None or 1. The monitor shows the progress of the first share and stops all. Each share after the first writes
-    its checkpoints to a file of its own beside ``path``.
+    Args:
+        task: What is learned from which rows.
+        restarts: Where it begins.
+        schedule: Phases, penalty and batch size.
+        seed: Of everything drawn.
+        n_jobs: Shares, as joblib counts workers; one program for all restarts when None or 1.
+        monitor: Progress, deadline and interruption.
+        path: Where checkpoints go.
     """
-    n_shares = min(_n_shares(n_jobs), len(weights))
-    if n_shares > 1 and (n_devices or 1) > 1:
-        raise ValueError(
-            f"n_jobs={n_jobs} and n_devices={n_devices}: programs over the same devices would wait for each other; "
-            "share out either restarts or rows"
-        )
-    monitor = monitor or Monitor(verbose=False)
-    words = words_of(key)  # a key itself does not travel to another process
+    n_shares = min(_n_shares(n_jobs), len(restarts.weights))
+    monitor, root = monitor or Monitor(verbose=False), sequence_of(seed)  # a key itself does not travel
 
-    def share(number: int) -> Population:
+    def train_share(number: int) -> Population:
         keep_compiled_programs()  # a worker on another machine has its own
-        rows, own = slice(number, None, n_shares), wrapped(words)
+        own = path if path is None or number == 0 else path.with_name(f"{path.name}.{number}")
         with jax.enable_x64(True):  # a thread has its own setting
             return train(
-                objective, weights[rows], data, held_out, schedule,
-                own if number == 0 else fold_in(own, number),
-                monitor=monitor if number == 0 else monitor.silent(), penalised=penalised,
-                path=path if path is None or number == 0 else path.with_name(f"{path.name}.{number}"),
-                masks=None if masks is None else masks[rows],
-                groups=None if groups is None else groups[rows], noise=noise, about=about, n_devices=n_devices,
-            )  # fmt: skip
+                task,
+                restarts.every(n_shares, first=number),
+                schedule,
+                root if number == 0 else child(root, SHARES + number),
+                monitor=monitor if number == 0 else monitor.silent(),
+                path=own,
+            )
 
     if n_shares == 1:
-        return share(0)
-    jobs = (joblib.delayed(share)(number) for number in range(n_shares))
+        return train_share(0)
+    jobs = (joblib.delayed(train_share)(number) for number in range(n_shares))
     return _joined(all_together(jobs, n_jobs=n_shares, prefer="threads"))
 
 
 def _n_shares(n_jobs: int | None) -> int:
-    """A number of shares that is asked for does not depend on how many workers a cluster has at the moment."""
+    """Return how many shares there are; a number that is asked for does not depend on the workers of a cluster."""
     if n_jobs is None or n_jobs > 0:
         return n_jobs or 1
     return joblib.effective_n_jobs(n_jobs)
 
 
 def _joined(parts: list[Population]) -> Population:
-    """All members of all shares, the best first."""
-    held = np.concatenate([part.held_out for part in parts])
-    order = np.argsort(held, kind="stable")
-
-    def together(name: str) -> np.ndarray:
-        return np.concatenate([getattr(part, name) for part in parts])[order]
-
+    """Return all members of all shares, the best first."""
+    order = np.argsort(np.concatenate([part.held_out for part in parts]), kind="stable")
+    names = ("weights", "strengths", "held_out", "skipped")
+    together = (np.concatenate([getattr(part, name) for part in parts])[order] for name in names)
     stopped = next((part.stopped for part in parts if part.stopped), None)
-    return Population(
-        together("weights"), together("strengths"), held[order], together("skipped"),
-        _joined_history([part.history for part in parts]), stopped,
-    )  # fmt: skip
+    return Population(*together, _joined_history([part.history for part in parts]), stopped)
 
 
 def _joined_history(parts: list[History]) -> History:
     joined = History()
     for epochs in zip_longest(*(zip(h.phases, h.train, h.held_out, strict=True) for h in parts)):
-        present = [epoch for epoch in epochs if epoch is not None]
-        joined.add(
-            present[0][0],
-            np.concatenate([train for _, train, _ in present]),
-            np.concatenate([held for _, _, held in present]),
-        )
+        phases, train, held_out = zip(*(epoch for epoch in epochs if epoch is not None), strict=True)
+        joined.add(phases[0], np.concatenate(train), np.concatenate(held_out))
     return joined

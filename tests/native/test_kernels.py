@@ -1,9 +1,6 @@
-"""The native library gives what the couplings say, in both directions and with their gradients, or is left out."""
+"""C kernels give what the couplings say, in both directions and with their gradients; XLA does the rest."""
 
-import os
 import platform
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 
 import equinox as eqx
@@ -11,21 +8,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import sympy
 
+from isr import SymbolicFlow
+from isr.bijections import primitives
+from isr.bijections.accelerated import Accelerated, accelerate, accelerated_steps
 from isr.bijections.affine import Linear, Shift
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.chain import Chain
-from isr.bijections.coupling import Coupling, native_steps, natively
+from isr.bijections.coupling import Coupling
+from isr.bijections.flow import Flow
 from isr.bijections.parameters import cast, flatten
 from isr.bijections.primitives import PRIMITIVES, register_primitive
-from isr.native import library as native
-from isr.native.couplings import KINDS, NativeCoupling
+from isr.estimators.settings import Effort
+from isr.native import library
 from isr.training.loop import Moment
 from isr.training.losses import FlowObjective
 
-pytestmark = pytest.mark.skipif(native.library_tag() is None, reason="no C compiler, or another system")
+pytestmark = pytest.mark.skipif(not library.library().tag, reason="no C compiler, or another system")
 
 
+UNITS = library.library().units
 SMALL, PAPER = Architecture(1, 2), Architecture(1, 3)
 
 
@@ -62,7 +65,7 @@ CASES = {
     "leaky ReLUs": Shape(architecture=Architecture(1, 2, subnet="mlp", width=19)),
     **{
         name: Shape(architecture=Architecture(1, 2, library={"constant": 1, "id": 1, name: 3}))
-        for name in KINDS
+        for name in UNITS
         if name not in ("id", "leaky_relu")
     },
 }
@@ -106,8 +109,8 @@ def value_and_gradients(bijection, x, condition, direction, dtype):
 def test_values_and_gradients_are_those_of_the_coupling_in_double_precision(shape, direction):
     coupling, x, condition = drawn(shape)
     expected = value_and_gradients(coupling, x, condition, direction, jnp.float64)
-    form = natively(coupling)
-    assert isinstance(form, NativeCoupling)
+    form = accelerate(coupling)
+    assert isinstance(form, Accelerated)
     assert form.dim == coupling.dim
     found = value_and_gradients(form, x, condition, direction, jnp.float32)
     for one, other in zip(found, expected, strict=True):
@@ -139,9 +142,9 @@ def drawn_chain(shape: Shape) -> tuple[Chain, np.ndarray, np.ndarray | None]:
 @pytest.mark.parametrize("shape", CHAINS.values(), ids=CHAINS.keys())
 def test_blocks_go_together_and_give_what_their_steps_give(shape, direction):
     chain, x, condition = drawn_chain(shape)
-    together = natively(chain)
+    together = accelerate(chain)
     (form,) = together.bijections
-    assert isinstance(form, NativeCoupling)
+    assert isinstance(form, Accelerated)
     np.testing.assert_array_equal(flatten(together)[0], flatten(chain)[0])
     found = value_and_gradients(together, x, condition, direction, jnp.float32)
     expected = value_and_gradients(chain, x, condition, direction, jnp.float64)
@@ -154,9 +157,9 @@ def test_blocks_that_differ_stay_apart_and_other_steps_as_they_are():
     first, second, third = chain.bijections
     matrix, shift = Linear(jnp.eye(4) + 0.2), Shift(jnp.arange(4.0))
     steps = (matrix, shift, first, matrix, second, matrix, third, matrix)
-    found = native_steps(steps)
-    assert [type(step) for step in found] == [Linear, Shift, NativeCoupling, NativeCoupling, Linear]
-    assert [len(step.plan.orders) for step in found[2:4]] == [1, 2]
+    found = accelerated_steps(steps)
+    assert [type(step) for step in found] == [Linear, Shift, Accelerated, Accelerated, Linear]
+    assert [len(step.kernel.blocks.orders) for step in found[2:4]] == [1, 2]
     expected = Chain(steps).forward_columns(x)
     for one, other in zip(
         cast(Chain(found), jnp.float32).forward_columns(jnp.float32(x)), expected, strict=True
@@ -168,19 +171,19 @@ def test_blocks_that_differ_stay_apart_and_other_steps_as_they_are():
 def test_a_matrix_without_inverse_is_told_by_numbers_that_are_not_finite(matrix):
     chain, x, condition = drawn_chain(CHAINS["matrices"])
     broken = eqx.tree_at(lambda c: c.bijections[2].matrix, chain, jnp.asarray(matrix))
-    form = cast(natively(broken), jnp.float32)
+    form = cast(accelerate(broken), jnp.float32)
     _, log_det = form.forward_columns(jnp.float32(x), jnp.float32(condition))
     assert not np.any(np.isfinite(log_det))
 
 
 def test_learned_numbers_keep_their_order():
     coupling, _, _ = drawn(CASES["every layer read at the end"])
-    np.testing.assert_array_equal(flatten(natively(coupling))[0], flatten(coupling)[0])
+    np.testing.assert_array_equal(flatten(accelerate(coupling))[0], flatten(coupling)[0])
 
 
 def test_members_side_by_side_are_the_members():
     coupling, x, condition = drawn(CASES["paper"])
-    form = cast(natively(coupling), jnp.float32)
+    form = cast(accelerate(coupling), jnp.float32)
     x, condition = (jnp.asarray(a, jnp.float32) for a in (x, condition))
     weights = jnp.stack([form.weights, 0.5 * form.weights, -form.weights])
 
@@ -197,7 +200,7 @@ def test_members_side_by_side_are_the_members():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
 def test_a_sample_that_is_not_finite_spoils_no_other(bad):
     coupling, x, condition = drawn(CASES["paper"])
-    form = cast(natively(coupling), jnp.float32)
+    form = cast(accelerate(coupling), jnp.float32)
     spoilt = x.copy()
     spoilt[0, 7] = bad
     clean, dirty = (
@@ -212,7 +215,7 @@ def test_a_sample_that_is_not_finite_spoils_no_other(bad):
 
 
 @pytest.mark.parametrize(("mixing", "dim"), [("permutation", 4), ("linear", 4), ("permutation", 2)])
-def test_the_gradient_of_training_is_that_of_xla(mixing, dim):
+def test_the_gradient_of_training_is_that_of_xla(mixing, dim, monkeypatch):
     shape = Architecture(4, 2, mixing=mixing)
     flow = build_flow(jax.random.key(0), dim, condition_dim=2, architecture=shape)
     vector, restore = flatten(flow)
@@ -226,8 +229,8 @@ def test_the_gradient_of_training_is_that_of_xla(mixing, dim):
         return jax.value_and_grad(loss)(jnp.asarray(vector, jnp.float32))
 
     found = run()
-    with native.left_out():
-        expected = run()
+    monkeypatch.setattr(Flow, "accelerated", lambda flow: flow)
+    expected = run()
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
     np.testing.assert_allclose(found[1], expected[1], atol=1e-4 * float(jnp.max(jnp.abs(expected[1]))))
 
@@ -237,71 +240,22 @@ def test_primitives_of_users_are_left_to_xla(name):
     register_primitive(name, lambda g: 2 * g, lambda g: 2 * g)
     try:
         coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, library={name: 2})))
-        assert natively(coupling) is coupling
+        assert accelerate(coupling) is coupling
     finally:
         del PRIMITIVES[name]
-
-
-def test_nothing_native_is_traced_where_it_is_left_out():
-    coupling, _, _ = drawn(CASES["paper"])
-    with native.left_out():
-        assert natively(coupling) is coupling
-    assert isinstance(natively(coupling), NativeCoupling)
-
-
-TELL = "from isr.native import library as native; print(native.library_tag())"
-
-
-def told_with(tmp_path, program: str = TELL, **settings: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | {"ISR_CACHE": str(tmp_path)} | settings,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.strip()
-
-
-def test_without_a_compiler_or_when_told_so_there_is_no_library(tmp_path):
-    assert told_with(tmp_path, ISR_NATIVE="off") == "None"
-    assert told_with(tmp_path, PATH="", CC="") == "None"
-    assert told_with(tmp_path, CC="false") == "None"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_library_is_compiled_once_and_kept(tmp_path):
-    tag = told_with(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [f"native-{tag}.so"]
-    assert told_with(tmp_path, PATH="") == tag
-    assert told_with(tmp_path, ISR_CACHE="off") == tag
-
-
-def test_a_library_of_somebody_else_is_not_loaded(tmp_path, monkeypatch):
-    monkeypatch.setenv("ISR_CACHE", str(tmp_path))
-    (tmp_path / f"native-{native.library_tag()}.so").write_bytes(b"")
-    monkeypatch.setattr(os, "getuid", lambda: 12345678)
-    with pytest.raises(PermissionError, match="belongs to somebody else"):
-        native._kept(tmp_path / f"native-{native.library_tag()}.so")
-
-
-def test_a_damaged_library_or_a_folder_that_is_read_only_means_one_for_this_process(tmp_path):
-    tag = native.library_tag()
-    (tmp_path / f"native-{tag}.so").write_bytes(b"not a library")
-    assert told_with(tmp_path) == tag
-    (tmp_path / "file").touch()
-    assert told_with(tmp_path / "file") == tag
-    assert told_with(tmp_path, ISR_CACHE="", XDG_CACHE_HOME=str(tmp_path / "file")) == tag
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of another kind")
 @pytest.mark.parametrize("processor", ["haswell", "x86-64"])
 def test_narrower_registers_give_the_same(processor, tmp_path, monkeypatch):
     monkeypatch.setenv("ISR_CACHE", str(tmp_path))
-    options = [f"-march={processor}" if o == "-march=native" else o for o in native.OPTIONS]
-    monkeypatch.setattr(native, "OPTIONS", tuple(options))
-    tag = native._register.__wrapped__()
+    options = [f"-march={processor}" if o == "-march=native" else o for o in library.OPTIONS]
+    monkeypatch.setattr(library, "OPTIONS", tuple(options))
+    tag = library._library.__wrapped__().tag
     coupling, x, condition = drawn(CASES["two tiles and a part"])
-    form = natively(coupling)
-    assert tag != form.plan.tag
-    narrow = replace(form, plan=form.plan._replace(tag=tag))
+    form = accelerate(coupling)
+    assert tag not in ("", form.kernel.tag)
+    narrow = replace(form, kernel=form.kernel._replace(tag=tag))
     for one, other in zip(
         value_and_gradients(form, x, condition, "forward", jnp.float32),
         value_and_gradients(narrow, x, condition, "forward", jnp.float32),
@@ -310,27 +264,19 @@ def test_narrower_registers_give_the_same(processor, tmp_path, monkeypatch):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-4 * np.max(np.abs(other)))
 
 
-def test_threads_that_begin_side_by_side_share_one_library(tmp_path):
-    program = (
-        "from concurrent.futures import ThreadPoolExecutor; from isr.native import library as native;"
-        "print(*{*ThreadPoolExecutor(4).map(lambda _: native.library_tag(), range(4))})"
-    )
-    assert told_with(tmp_path, program, ISR_CACHE="off") == native.library_tag()
-
-
-@pytest.mark.parametrize("kind", [k for k in KINDS if k != "leaky_relu"])
+@pytest.mark.parametrize("kind", [k for k in UNITS if k != "leaky_relu"])
 def test_a_condition_that_is_not_a_number_shows(kind):
     library = {"constant": 1, "id": 1, kind: 2}
     coupling, x, condition = drawn(Shape(n=3, architecture=Architecture(1, 1, library=library)))
     condition[0, 1] = np.nan
-    form = cast(natively(coupling), jnp.float32)
+    form = cast(accelerate(coupling), jnp.float32)
     z, _ = form.forward_columns(jnp.asarray(x, jnp.float32), jnp.asarray(condition, jnp.float32))
     np.testing.assert_array_equal(np.isfinite(z).all(axis=0), [True, False, True])
 
 
 def test_arrays_that_do_not_fit_are_refused():
     coupling, x, condition = drawn(CASES["paper"])
-    form = cast(natively(coupling), jnp.float32)
+    form = cast(accelerate(coupling), jnp.float32)
     x, condition = (jnp.asarray(a, jnp.float32) for a in (x, condition))
     for wrong in (None, condition[:1], condition[:, :7], condition.astype(jnp.float64)):
         with pytest.raises(TypeError, match="a coupling of 4 variables given 2 takes as many rows"):
@@ -342,19 +288,23 @@ def test_arrays_that_do_not_fit_are_refused():
         jax.block_until_ready(short.forward_columns(x, condition))
 
 
-def test_doubles_and_single_numbers_together_are_left_to_xla():
-    flow = build_flow(jax.random.key(0), 4, condition_dim=2, architecture=SMALL)
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(4, 5)), rng.normal(size=(2, 5))
-    expected = flow.forward_columns(x, y)[0]
-    with jax.numpy_dtype_promotion("standard"):
-        found = flow.forward_columns(jnp.asarray(x, jnp.float32), y)[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+def test_a_built_in_primitive_that_the_c_code_lacks_is_trained_by_xla(monkeypatch):
+    bump = primitives.Primitive("bump", 1, lambda g: jnp.exp(-g * g), lambda g: sympy.exp(-(g**2)))
+    monkeypatch.setattr(primitives, "_BUILT_IN", (*primitives._BUILT_IN, bump))
+    monkeypatch.setitem(PRIMITIVES, "bump", bump)
+    coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, library={"bump": 2})))
+    assert accelerate(coupling) is coupling
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    model = SymbolicFlow(
+        n_layers=1, primitives={"constant": 1, "bump": 1}, penalty=None, n_restarts=1, effort=Effort(20, 0, 0),
+        random_state=0, verbose=False,
+    ).fit(x)  # fmt: skip
+    assert np.isfinite(model.score_samples(x)).all()
 
 
 def test_wide_networks_are_left_to_xla():
     coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, subnet="mlp", width=200)))
-    assert natively(coupling) is coupling
+    assert accelerate(coupling) is coupling
 
 
 @pytest.mark.parametrize("n_condition", [0, 1])

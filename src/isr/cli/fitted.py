@@ -113,7 +113,8 @@ def _normal_law_nats(train: Part, new: Part) -> float:
     )
     slopes = np.linalg.lstsq(known, train.x, rcond=None)[0]
     try:
-        law = multivariate_normal(cov=np.cov((train.x - known @ slopes).T))
+        covariance: Any = np.cov((train.x - known @ slopes).T)
+        law = multivariate_normal(cov=covariance)
     except np.linalg.LinAlgError:
         return float("nan")
     return -float(np.mean(law.logpdf(new.x - given @ slopes)))

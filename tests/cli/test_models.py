@@ -269,7 +269,7 @@ WRONG = {
     "no such model": ("show nothing.isr", "there is no file nothing.isr"),
     "no model": ("show {rows}", "it is not a model saved by isr"),
     "two forms": ("show {flow} --latex --text", "exclude each other"),
-    "no inverse": ("show {eql} --inverse", "a regressor's formulas have no inverse"),
+    "no inverse": ("show {eql} --inverse", "a regressor's formulas give y from x alone; they have no inverse"),
     "no posterior": ("posterior {flow} --y p1=1", "has no posterior; it has sample and score_samples"),
     "no measurement": ("posterior {cisr}", "give one measurement with --y p1=0.1, or rows of them with --y-file"),
     "other measurement": ("posterior {cisr} --y p9=1", "--y names 'p9', which this model does not observe"),

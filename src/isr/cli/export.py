@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from isr.cli.models import is_regressor, open_model, written
+from isr.cli.models import open_model
 from isr.cli.options import Complexity, Force, Json, ModelFile
 from isr.cli.output import print_json, refuse_existing, say_written, write_text
-
-if TYPE_CHECKING:
-    from isr.storage import Bundle
 
 
 class Language(StrEnum):
@@ -41,7 +38,11 @@ def export(
     Example: isr export model.isr --lang c --out model.c
     """
     refuse_existing(out, force)
-    source = _source(open_model(model, complexity), lang)
+    equations = open_model(model, complexity).expressions
+    if lang is Language.latex:
+        source = "\n".join(f"% {way}\n{equations.latex(way)}\n" for way in equations.directions)
+    else:
+        source = equations.code(lang.value)
     if out is not None:
         write_text(out, source)
         about = f"{len(source.splitlines())} lines of {lang.value}"
@@ -50,11 +51,3 @@ def export(
         print_json({"language": lang.value, "out": None, "source": source})
     else:
         typer.echo(source, nl=not source.endswith("\n"))
-
-
-def _source(bundle: Bundle, lang: Language) -> str:
-    if lang is not Language.latex:
-        return bundle.expressions.code(lang.value)
-    if is_regressor(bundle):
-        return written(bundle, "forward", "latex") + "\n"
-    return "\n".join(f"% {way}\n{written(bundle, way, 'latex')}\n" for way in bundle.expressions.directions)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import typer
 
-from isr.cli.models import check_model, is_regressor
+from isr.cli.models import check_model
 from isr.cli.output import heading, indented, print_json, table
 from isr.cli.show import checks_as_data, describe, described, print_front, raise_if_failed
 
@@ -154,7 +154,7 @@ def _print(
 def _next(bundle: Bundle, out: Path, data: Path) -> list[str]:
     model, rows = shlex.quote(str(out)), shlex.quote(str(data))
     training = bundle.metadata.get("training")
-    if is_regressor(bundle):
+    if "sample" not in bundle.abilities:
         first = [f"isr show {model} --latex", f"isr predict {model} {rows}"]
     elif "posterior" not in bundle.abilities or not isinstance(training, Mapping):
         first = [f"isr show {model} --inverse", f"isr sample {model} -n 1000 --out samples.csv"]

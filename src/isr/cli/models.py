@@ -54,18 +54,6 @@ def observation(bundle: Bundle, texts: list[str]) -> list[float]:
     return [values[name] for name in names]
 
 
-def written(bundle: Bundle, direction: str, form: str = "text") -> str:
-    """Return equations of one direction as text for the eye (``"pretty"``), plain text or LaTeX."""
-    equations = bundle.expressions
-    if direction not in equations.directions:
-        raise ValueError(
-            "a regressor's formulas have no inverse; leave --inverse out, or fit with --method isr"
-        )
-    return (
-        equations.latex(direction) if form == "latex" else equations.text(direction, unicode=form == "pretty")
-    )
-
-
 def errors_of(bundle: Bundle) -> dict[float, float]:
     """Return the standard error of each printed constant that has one, by its absolute value, the largest first."""
     if bundle.errors is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isr.cli.exits import CheckFailedError
-from isr.cli.models import check_model, errors_of, front_of, is_regressor, open_model, written
+from isr.cli.models import check_model, errors_of, front_of, open_model
 from isr.cli.options import Complexity, Json, ModelFile
 from isr.cli.output import heading, indented, print_json, table
 
@@ -40,7 +40,8 @@ def show(
     bundle = open_model(model, complexity)
     direction = "inverse" if inverse else "forward"
     if latex or text:
-        typer.echo(written(bundle, direction, "latex" if latex else "text"))
+        equations = bundle.expressions
+        typer.echo(equations.latex(direction) if latex else equations.text(direction))
     elif json:
         print_json(described(bundle))
     else:
@@ -50,10 +51,10 @@ def show(
 def describe(bundle: Bundle, direction: str) -> None:
     """Print what a model is, its equations in one direction and its front."""
     equations = bundle.expressions
-    lines = written(bundle, direction, "pretty")
+    lines = equations.text(direction, unicode=True)
     typer.echo(bundle.title)
     typer.echo(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
-    heading("Equations" if is_regressor(bundle) else f"Equations, {_WAYS[direction]}")
+    heading("Equations" if equations.inverse is None else f"Equations, {_WAYS[direction]}")
     indented(lines)
     errors = errors_of(bundle)
     if errors:
@@ -86,7 +87,6 @@ def print_front(bundle: Bundle, most: int = 12) -> None:
 def described(bundle: Bundle) -> dict[str, Any]:
     """Return a model's equations, variables and front as plain data."""
     equations = bundle.expressions
-    ways = equations.directions
     return {
         "kind": bundle.kind,
         "x": list(bundle.x_names),
@@ -94,8 +94,8 @@ def described(bundle: Bundle) -> dict[str, Any]:
         "units": dict(bundle.units),
         "complexity": equations.complexity,
         "n_constants": equations.n_constants,
-        "equations": {way: written(bundle, way) for way in ways},
-        "latex": {way: written(bundle, way, "latex") for way in ways},
+        "equations": {way: equations.text(way) for way in equations.directions},
+        "latex": {way: equations.latex(way) for way in equations.directions},
         "constants": [{"value": value, "error": error} for value, error in errors_of(bundle).items()],
         "front": front_of(bundle),
         "metadata": {k: v for k, v in bundle.metadata.items() if k not in NOT_SHOWN},

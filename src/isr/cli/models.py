@@ -58,13 +58,9 @@ def errors_of(bundle: Bundle) -> dict[float, float]:
     """Return the standard error of each printed constant that has one, by its absolute value, the largest first."""
     if bundle.errors is None:
         return {}
-    from isr.report.equations import flow_errors, formula_errors
+    from isr.report.equations import printed_errors
 
-    model: Any = bundle.model
-    if is_regressor(bundle):
-        known = formula_errors(model, bundle.x_names, bundle.y_names, bundle.errors)
-    else:
-        known = flow_errors(bundle.expressions, model, bundle.errors)
+    known = printed_errors(bundle.model, bundle.expressions, bundle.errors)
     return dict(sorted(known.items(), reverse=True))
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import sympy
 
-from isr.bijections.flow import Flow
-from isr.bijections.formula import Formulas
 from isr.equations import Expressions, extract
 from isr.equations.print.listing import (
     MOST_TERMS,
@@ -49,67 +47,36 @@ class Equations:
         return 2 if max((item.width for item in self.listings), default=0) <= HALF_WIDTH else 1
 
 
-def flow_equations(expressions: Expressions, flow: Flow | None = None, errors: Any = None) -> Equations:
-    """Return the equations of a flow, both ways, with sources to copy.
+def equations_of(model: Any, expressions: Expressions, errors: Any = None) -> Equations:
+    """Return the equations of a model with sources to copy.
 
     Args:
-        expressions: What `isr.extract` gave.
-        flow: The model; needed for standard errors.
+        model: A flow, or the formulas of a regressor.
+        expressions: What `isr.extract` gave for it.
         errors: Standard errors of its learned numbers.
     """
-    known = flow_errors(expressions, flow, errors) if flow is not None and errors is not None else {}
+    known = printed_errors(model, expressions, errors)
+    sources = {"Python": expressions.code("python"), "C": expressions.code("c")}
+    if expressions.inverse is None:
+        sources = {"LaTeX": expressions.latex(), **sources}
+    elif n_terms(expressions.forward) <= MOST_TERMS:
+        both = "\n\n".join(f"% {way}\n{expressions.latex(way)}" for way in expressions.directions)
+        sources = {"LaTeX": f"{both}\n", **sources}
     return Equations(
         (*listings(expressions, known), *composed_listings(expressions)),
-        _flow_sources(expressions),
+        sources,
         expressions.complexity,
         expressions.n_constants,
         known,
     )
 
 
-def flow_errors(expressions: Expressions, flow: Flow, errors: Any) -> dict[float, float]:
-    """Return the standard error of each constant printed in either direction of a flow, by its absolute value."""
+def printed_errors(model: Any, expressions: Expressions, errors: Any) -> dict[float, float]:
+    """Return the standard error of each printed constant that has one, by its absolute value."""
     names = expressions.x_names, expressions.y_names or None, dict(expressions.units)
 
     def write(model: Any) -> list[sympy.Expr]:
         found = extract(model, *names)
-        return [*found.forward.expressions, *found.inverse.expressions]
+        return [e for direction in found.directions for e in found.program(direction).expressions]
 
-    return constant_errors(flow, np.asarray(errors), write)
-
-
-def formula_errors(
-    formulas: Formulas, x_names: Sequence[str], y_names: Sequence[str], errors: Any
-) -> dict[float, float]:
-    """Return the standard error of each constant printed in a regressor's formulas, by its absolute value."""
-    return constant_errors(
-        formulas, np.asarray(errors), lambda m: extract(m, x_names, y_names).forward.outputs
-    )
-
-
-def _flow_sources(expressions: Expressions) -> dict[str, str]:
-    sources = {}
-    if n_terms(expressions.forward) <= MOST_TERMS:
-        sources["LaTeX"] = (
-            f"% forward\n{expressions.latex('forward')}\n\n% inverse\n{expressions.latex('inverse')}\n"
-        )
-    return {**sources, "Python": expressions.code("python"), "C": expressions.code("c")}
-
-
-def regressor_equations(
-    formulas: Formulas,
-    x_names: Sequence[str],
-    y_names: Sequence[str],
-    errors: Any = None,
-    units: Mapping[str, str] | None = None,
-) -> Equations:
-    """Return the formulas of a regressor, one an output."""
-    equations = extract(formulas, x_names, y_names, units)
-    known = formula_errors(formulas, x_names, y_names, errors) if errors is not None else {}
-    return Equations(
-        tuple(listings(equations, known)),
-        {"LaTeX": equations.latex(), "Python": equations.code("python"), "C": equations.code("c")},
-        equations.complexity,
-        equations.n_constants,
-        known,
-    )
+    return {} if errors is None else constant_errors(model, np.asarray(errors), write)

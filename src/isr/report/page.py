@@ -6,7 +6,7 @@ import base64
 import functools
 import hashlib
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -18,9 +18,9 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
-from isr.equations.print.listing import Listing, listings
+from isr.equations.print.listing import listings
 from isr.report.contents import FrontPoint, ReportData
-from isr.report.equations import Equations, flow_equations, regressor_equations
+from isr.report.equations import Equations, equations_of
 from isr.report.explorer import explorer_payload
 from isr.report.figures import (
     Figure,
@@ -49,10 +49,8 @@ def render(data: ReportData) -> str:
         '<!doctype html>'
     """
     flow = data.model if isinstance(data.model, Flow) else None
-    expressions = (
-        None if flow is None else extract(flow, data.x_names or None, data.y_names or None, data.units)
-    )
-    equations = _equations(data, flow, expressions)
+    expressions = _expressions(data.model, data)
+    equations = Equations() if expressions is None else equations_of(data.model, expressions, data.errors)
     explorer = None if flow is None or expressions is None else explorer_payload(data, flow, expressions)
     if explorer is not None and _size(explorer["source"]) > MOST_CODE:
         explorer = None
@@ -152,12 +150,10 @@ def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
     return [(anchor, name) for anchor, name in names.items() if shown[anchor]]
 
 
-def _equations(data: ReportData, flow: Flow | None, expressions: Expressions | None) -> Equations:
-    if expressions is not None:
-        return flow_equations(expressions, flow, data.errors)
-    if isinstance(data.model, Formulas):
-        return regressor_equations(data.model, data.x_names, data.y_names, data.errors, data.units)
-    return Equations()
+def _expressions(model: Any, data: ReportData) -> Expressions | None:
+    if not isinstance(model, Flow | Formulas):
+        return None
+    return extract(model, data.x_names or None, data.y_names or None, data.units)
 
 
 def _lead(data: ReportData, flow: Flow | None) -> str:
@@ -242,14 +238,12 @@ def _front(data: ReportData) -> dict[str, Any] | None:
 
 def _point(point: FrontPoint, data: ReportData) -> str:
     heading = f"<h3>Complexity {point.complexity:g}, loss {point.loss:.4f} nats</h3>".replace("-", "−")
-    shown: Sequence[Listing] = ()
-    if isinstance(point.model, Flow | Formulas):
-        shown = listings(extract(point.model, data.x_names or None, data.y_names or None, data.units))
-    if shown:
+    found = _expressions(point.model, data)
+    if found is not None:
         return heading + "".join(
             f'<p class="note">{html.escape(item.heading)}</p><div class="equations" tabindex="0">{item.html}</div>'
             f'<p class="note">{html.escape(item.note)}</p>'
-            for item in shown
+            for item in listings(found)
         )
     text = html.escape(point.text) or "The equations of this model were not saved."
     return heading + (f"<pre><code>{text}</code></pre>" if point.text else f'<p class="note">{text}</p>')

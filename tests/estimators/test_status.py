@@ -52,6 +52,11 @@ def test_a_gap_between_training_and_held_out_rows_is_named_with_both_figures():
         "overfitting: 9.04 nats per held-out row against 4.15 per training row"
     )
     assert overfitting(point(4.15, 4.30)) is None
+    memorised = point(
+        7.47, 8.77
+    )  # a few rows of next to no density make the mean, and its standard error, large
+    memorised.held_out_rows[::50] += 60.0
+    assert overfitting(memorised) is not None
 
 
 def test_a_surrogate_worse_than_the_mean_is_named_with_its_score():

@@ -197,7 +197,9 @@ def number(value: float) -> Any:
 
 
 def _exponent(power: Any) -> Any:
-    return sympy.Rational(power.numerator, power.denominator) if isinstance(power, Fraction) else number(power)
+    return (
+        sympy.Rational(power.numerator, power.denominator) if isinstance(power, Fraction) else number(power)
+    )
 
 
 def folded(value: Any) -> Any:

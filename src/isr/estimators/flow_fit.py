@@ -29,7 +29,7 @@ from isr.estimators.flow_stages import (
     refine_flows,
     weighed,
 )
-from isr.estimators.normal_law import better_than, normal_point
+from isr.estimators.normal_law import beaten_by, better_than, normal_point
 from isr.estimators.pipeline import Fitted, Polished, Trained, polish
 from isr.estimators.rows import Pairs, Rows, prepare
 from isr.estimators.safety import not_wild
@@ -112,6 +112,7 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> Fitted:
     return Fitted(
         [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
         len(rows.train), shape.charts, is_wild=not safe,
+        beaten=beaten_by(normal, points),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from isr.estimators.flow_fit import Settings, fit_flow
 from isr.estimators.pipeline import Fitted
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import make_schedule, seed_of
-from isr.estimators.status import Status, overfitting, status_of, warn_unless_ok
+from isr.estimators.status import Status, beaten_by_normal, overfitting, status_of, warn_unless_ok
 from isr.estimators.streams import Stream
 from isr.storage import Bundle
 from isr.tables.degenerate import warn_if_degenerate
@@ -101,7 +101,7 @@ class FlowModel(EquationModel):
                 "every model found throws some draws far from the data, or gives rows near them next to no density",
                 "give bounds, more rows, fewer blocks or layers, or another random_state",
             )
-        return overfitting(self.fit_.front[self.fit_.chosen])
+        return beaten_by_normal(self.fit_.beaten) or overfitting(self.fit_.front[self.fit_.chosen])
 
     @property
     def round_trip_error_(self) -> float:

@@ -58,9 +58,26 @@ def better_than(front: Sequence[Point], normal: Point | None) -> list[int]:
     """Return which points the normal law does not beat on held-out rows, by more than two standard errors."""
     if normal is None:
         return list(range(len(front)))
-    gaps = [point.held_out_rows - normal.held_out_rows for point in front]
-    kept = [i for i, gap in enumerate(gaps) if np.mean(gap) <= 2 * np.std(gap) / np.sqrt(len(gap))]
+    kept = [i for i, point in enumerate(front) if not is_beaten(point, normal)]
     return kept or [int(np.argmin([point.held_out_nats for point in front]))]
+
+
+def beaten_by(normal: Point | None, trained: Sequence[Point]) -> tuple[float, float] | None:
+    """Return the normal law's loss and the least of the trained points' where it beats them all, else None."""
+    finite = [p for p in trained if np.isfinite(p.held_out_nats)]
+    if (
+        normal is None
+        or not finite
+        or not is_beaten(best := min(finite, key=lambda p: p.held_out_nats), normal)
+    ):
+        return None
+    return normal.held_out_nats, best.held_out_nats
+
+
+def is_beaten(point: Point, normal: Point) -> bool:
+    """Return whether the normal law is better on held-out rows, by more than two standard errors."""
+    gap = point.held_out_rows - normal.held_out_rows
+    return not np.mean(gap) <= 2 * np.std(gap) / np.sqrt(len(gap))
 
 
 def _whitening(rows: np.ndarray, n_padding: int) -> np.ndarray:

@@ -79,12 +79,7 @@ def pressure(
 
     def run(rows: slice) -> int:
         if engine == "kraken":
-            from isr.ocean.kraken import kraken_pressure
-
-            for row, environment in enumerate(batch[rows], start=rows.start):
-                out[row] = kraken_pressure(
-                    environment, grid, points_per_wavelength=mesh.points_per_wavelength
-                )
+            _kraken_rows(batch[rows], grid, mesh, out[rows])
         else:
             _solve_rows(batch[rows], grid, mesh, out[rows], status[rows])
         return len(batch[rows])
@@ -115,29 +110,24 @@ def _solve_rows(
             array.ranges,
             environment.density_at(environment.source_depth),
             frequencies,
-            *phase_speed_limits(environment),
-            *mesh_arguments(mesh),
+            phase_speed_limits(environment),
+            mesh_arguments(mesh),
             out[row],
             status[row],
         )
 
 
+def _kraken_rows(batch: Sequence[Environment], frequencies: np.ndarray, mesh: Mesh, out: np.ndarray) -> None:
+    from isr.ocean.kraken import kraken_pressure
+
+    for row, environment in enumerate(batch):
+        out[row] = kraken_pressure(environment, frequencies, points_per_wavelength=mesh.points_per_wavelength)
+
+
 @njit(cache=True, nogil=True)
-def _column_field(
-    pieces,
-    halfspace,
-    samples,
-    ranges,
-    density,
-    frequencies,
-    slowest,
-    fastest,
-    points,
-    refinements,
-    decay,
-    out,
-    status,
-):
+def _column_field(pieces, halfspace, samples, ranges, density, frequencies, speeds, mesh, out, status):
+    slowest, fastest = speeds
+    points, refinements, decay = mesh
     for f in range(len(frequencies)):
         status[f], real, imaginary, psi, _ = solve_column(
             pieces, halfspace, samples, frequencies[f], slowest, fastest, points, refinements, decay

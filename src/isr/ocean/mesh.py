@@ -97,10 +97,7 @@ def cut_column(pieces, halfspace, samples, omega, lam, points_per_wavelength, ne
         which it lies under the last node.
     """
     n_samples = len(samples)
-    deepest = 0.0
-    for s in samples:
-        deepest = max(deepest, s)
-    end = truncation_depth(pieces, omega, lam, deepest, nepers)
+    end = truncation_depth(pieces, omega, lam, max(0.0, np.max(samples)), nepers)
     order = _sorted_order(samples)
     intervals = np.empty((len(pieces) + n_samples, 8))
     cells = np.empty(len(pieces) + n_samples, dtype=np.int64)

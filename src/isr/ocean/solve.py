@@ -157,17 +157,39 @@ def _extrapolate(values, psi, weights, real, imaginary, shape):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _count_above(system, lam):
+    at, turns, slope = np.full(1, lam), np.empty(1), np.empty(1)
+    phases(system, at, turns, slope)
+    return int(turns[0] / np.pi)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _correction(real, finest, n_meshes, k2_max):
+    """Largest correction of k_r^2 in units of the mode spacing; infinite where modes are out of order."""
+    correction = 0.0
+    for m in range(len(real)):
+        gap = k2_max - real[m] if m == 0 else real[m - 1] - real[m]
+        if gap <= 0:
+            return np.inf
+        if n_meshes > 1:
+            correction = max(correction, abs(real[m] - finest[m]) / gap)
+    return correction
+
+
+@njit(cache=True, nogil=True)
+def _range_within(real, low, high):
+    first, last = 0, len(real)
+    while first < last and real[first] > high:
+        first += 1
+    while last > first and real[last - 1] <= low:
+        last -= 1
+    return first, last
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve_column(
-    pieces,
-    halfspace,
-    samples,
-    frequency,
-    slowest_phase,
-    fastest_phase,
-    points_per_wavelength,
-    refinements,
-    nepers,
-):
+    pieces, halfspace, samples, frequency, slowest_phase, fastest_phase, points_per_wavelength, refinements, nepers
+):  # fmt: skip
     """Return the modes of one column at one frequency.
 
     Returns:
@@ -185,74 +207,41 @@ def solve_column(
     closing_k2, closing_loss = complex_k2(closing[0], closing[2], closing[3], closing[4], omega)
     # Modes just past the limit on a coarse mesh may come inside after extrapolation.
     lam_count = max(lam_low - 0.02 * (k2_max - lam_low), closing_k2 + 1e-9 * k2_max)
-    at_cutoff = lam_count <= closing_k2 + 2e-9 * k2_max
     if lam_count >= k2_max:
         return NO_MODES, *empty, 0.0
     starts = np.zeros(len(cells) + 1, dtype=np.int64)
-    for i in range(len(cells)):
-        starts[i + 1] = starts[i] + cells[i]
+    starts[1:] = np.cumsum(cells)
     n_meshes, n_modes = len(refinements), 0
-    mesh_size, nodes = np.empty(n_meshes), np.empty(len(samples), dtype=np.int64)
-    for level in range(n_meshes):
-        mesh_size[level] = 1.0 / float(refinements[level]) ** 2
+    mesh_size = 1.0 / refinements.astype(np.float64) ** 2
     values, psi = np.empty((n_meshes, 3, 0)), np.empty((n_meshes, 0, len(samples)))
     for level in range(n_meshes):
         refinement = refinements[level]
         alpha, beta, scale, lossy, curvature, mean_k2 = assemble(intervals, cells, refinement, omega)
         node = min(max(starts[slow_boundary] * refinement, 1), len(alpha) - 2)
-        admittance = scale[-1] ** 2 / closing[1]
         system = System(
-            alpha,
-            beta,
-            scale,
-            lossy,
-            curvature,
-            mean_k2,
-            node,
-            density,
-            k2_max,
-            admittance,
-            closing_k2,
-            closing_loss,
-        )
+            alpha, beta, scale, lossy, curvature, mean_k2, node, density, k2_max, scale[-1] ** 2 / closing[1],
+            closing_k2, closing_loss,
+        )  # fmt: skip
         if level == 0:
             n_modes, low, high, guess = _first_guess(system, intervals, omega, lam_count)
             values, psi = np.empty((n_meshes, 3, n_modes)), np.empty((n_meshes, n_modes, len(samples)))
         else:
-            if at_cutoff:  # the last mode may not exist on this mesh
-                edge, turns, slope = np.empty(1), np.empty(1), np.empty(1)
-                edge[0] = lam_count
-                phases(system, edge, turns, slope)
-                n_modes = min(n_modes, int(turns[0] / np.pi))
+            if lam_count <= closing_k2 + 2e-9 * k2_max:  # the last mode may not exist on this mesh
+                n_modes = min(n_modes, _count_above(system, lam_count))
             low, high, guess = _next_guess(system, mesh_size, level, values, n_modes)
         if n_modes == 0:
             return NO_MODES, *empty, 0.0
         if not _newton(system, low, high, guess):
             return NOT_CONVERGED, *empty, 0.0
-        for s in range(len(samples)):
-            nodes[s] = starts[boundary[s]] * refinement
-        for m in range(n_modes):
-            guess[m] = k2_max - guess[m] ** 2
         into = values[level]
-        shapes(system, guess, nodes, below, psi[level], into[0], into[1], into[2])
-    weights = lagrange_weights(mesh_size, 0.0)
-    real, imaginary = np.zeros(n_modes), np.zeros(n_modes)
-    shape = np.zeros((n_modes, len(samples)))
-    _extrapolate(values, psi, weights, real, imaginary, shape)
-    correction = 0.0
-    for m in range(n_modes):
-        gap = k2_max - real[m] if m == 0 else real[m - 1] - real[m]
-        if gap <= 0:
-            return COARSE_MESH, *empty, np.inf
-        if n_meshes > 1:
-            correction = max(correction, abs(real[m] - values[n_meshes - 1, 0, m]) / gap)
+        nodes = starts[boundary] * refinement
+        shapes(system, k2_max - guess**2, nodes, below, psi[level], into[0], into[1], into[2])
+    real, imaginary, shape = np.zeros(n_modes), np.zeros(n_modes), np.zeros((n_modes, len(samples)))
+    _extrapolate(values, psi, lagrange_weights(mesh_size, 0.0), real, imaginary, shape)
+    correction = _correction(real, values[n_meshes - 1, 0], n_meshes, k2_max)
     if correction > 0.5:
         return COARSE_MESH, *empty, correction
-    first, last = 0, n_modes
-    while first < n_modes and slowest_phase > 0 and real[first] > (omega / slowest_phase) ** 2:
-        first += 1
-    while last > first and real[last - 1] <= lam_low:
-        last -= 1
+    first, last = _range_within(real, lam_low, (omega / slowest_phase) ** 2 if slowest_phase > 0 else np.inf)
     if last == first:
         return NO_MODES, *empty, correction
     return OK, real[first:last], imaginary[first:last], shape[first:last], correction

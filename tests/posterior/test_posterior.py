@@ -20,6 +20,7 @@ from isr.posterior.maximum import SpikeWarning
 from isr.posterior.outliers import OutOfDistributionWarning, TrainingRecord
 from isr.posterior.plots import pair_plot
 from isr.posterior.posterior import EffectiveSizeWarning, NonFiniteDrawsWarning, Posterior
+from isr.posterior.summaries import summary_table
 
 # x ~ N(0, PRIOR), y = GAIN x + N(0, NOISE).
 PRIOR = np.array([[1.0, 0.3], [0.3, 0.5]])
@@ -250,6 +251,15 @@ def test_summary_has_the_columns_of_arviz_and_the_right_numbers(single):
     assert_allclose(table[["hdi_3%", "hdi_97%"]].to_numpy().T, [mean - half, mean + half], atol=0.1)
     assert_allclose(table["map"], mean, atol=1e-6)
     assert list(single.summary(200, hdi=0.5).columns)[2:4] == ["hdi_25%", "hdi_75%"]
+    assert single.summary(200).equals(single.summary(single.sample(200)))
+
+
+def test_the_interval_is_that_of_arviz():
+    arviz = pytest.importorskip("arviz")
+    draws = np.random.default_rng(0).gamma(2.0, size=(999, 2))
+    table = summary_table(draws, ["a", "b"], hdi=0.9)
+    expected = [arviz.hdi(column, hdi_prob=0.9) for column in draws.T]
+    assert_allclose(table[["hdi_5%", "hdi_95%"]], expected, rtol=1e-12)
 
 
 def test_arviz_gets_draws_density_and_observations(single, repeated):

@@ -156,17 +156,7 @@ def _plot(posterior: Posterior, path: Path, n: int, seed: int) -> None:
 
 
 def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict[str, Any]]:
-    import numpy as np
-
-    from isr.posterior.summaries import summary_table
-
-    values = draws[list(posterior.x_names)].to_numpy()
-    values = values[np.isfinite(values).all(axis=1)]
-    if not len(values):
-        raise ValueError("none of the draws is finite; check the measurement, or fit the model again")
-    rows = summary_table(values, posterior.x_names, hdi=hdi)
-    if not posterior.map_note:
-        rows["map"] = posterior.map()
+    rows = posterior.summary(draws[list(posterior.x_names)].to_numpy(), hdi)
     if posterior.units:
         rows["unit"] = [posterior.units.get(name, "") for name in rows.index]
     return rows.reset_index().to_dict("records")

@@ -223,15 +223,20 @@ class Posterior:
         """Return the mean of ``n`` draws."""
         return _finite(self.sample(n, random_state)).mean(axis=0)
 
-    def summary(self, n: int = 4000, hdi: float = 0.94, random_state: RandomState = 0) -> "pd.DataFrame":
+    def summary(
+        self, n: int | ArrayLike = 4000, hdi: float = 0.94, random_state: RandomState = 0
+    ) -> "pd.DataFrame":
         """Return mean, sd, ends of the highest-density interval, named as in ArviZ, and map of each variable.
 
-        The interval holds a share ``hdi`` of ``n`` draws, a single one even where there are several modes. There is no
-        column map where `map` gives no point; see `map_note`.
+        The interval holds a share ``hdi`` of ``n`` draws, or of the rows given in their place, a single one even where
+        there are several modes. There is no column map where `map` gives no point; see `map_note`.
         """
-        draws = _finite(self.sample(n, random_state))
+        draws = (
+            self.sample(n, random_state) if isinstance(n, int | np.integer) else np.asarray(n, dtype=float)
+        )
         found = self._maximum.x
-        return summary_table(draws, self.x_names, hdi=hdi).assign(**({} if found is None else {"map": found}))
+        known = {} if found is None else {"map": found}
+        return summary_table(_finite(draws), self.x_names, hdi=hdi).assign(**known)
 
     def to_arviz(self, n: int = 4000, n_chains: int = 4, random_state: RandomState = 0) -> "InferenceData":
         """Return draws with log-density (``sample_stats.lp``) and observations as ArviZ inference data.
@@ -364,5 +369,7 @@ def _seed(random_state: RandomState) -> int:
 def _finite(draws: np.ndarray) -> np.ndarray:
     finite = draws[np.isfinite(draws).all(axis=1)]
     if not len(finite):
-        raise ValueError(f"none of {len(draws)} draws is finite; the model has to be trained again")
+        raise ValueError(
+            f"none of {len(draws)} draws is finite; check the observation, or fit the model again"
+        )
     return finite

@@ -49,7 +49,6 @@ def pressure(
     Args:
         environments: One environment, or several with the same number of hydrophones.
         frequencies: In Hz.
-        mesh: How finely the modes are computed.
         engine: ``"modes"``, or ``"kraken"`` to run the KRAKEN and FIELD programs found on PATH.
         n_jobs: Threads; None for one per core. The result does not depend on it.
         progress: Show a progress bar; None for only when standard error is a terminal.

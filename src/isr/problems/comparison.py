@@ -37,12 +37,8 @@ _TOO_LONG = 2000
 class Comparison:
     """What comparing two laws showed.
 
-    Args:
-        same: Whether they are one law.
-        reason: The first difference in words, empty when the same.
-        order: For every true equation, the index of the found one beside it.
-        signs: And the sign that one was taken with.
-        error: Largest root-mean-square difference on the data, relative to the largest term of the truth.
+    ``reason`` is the first difference in words; ``order`` and ``signs`` tell which found equation stands beside each
+    true one; ``error`` is the largest root-mean-square difference, relative to the largest term of the truth.
     """
 
     same: bool

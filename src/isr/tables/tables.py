@@ -190,7 +190,7 @@ def read_row(row: Any, *, like: Columns, what: str = "y") -> Float[np.ndarray, "
     return table.values[0]
 
 
-def check_paired(x: Table, y: Table, *, what: tuple[str, str] = ("x", "y")) -> None:
+def check_paired(x: Table, y: Table) -> None:
     """Raise ValueError unless two tables have as many rows, and no column name in common.
 
     Example:
@@ -199,14 +199,11 @@ def check_paired(x: Table, y: Table, *, what: tuple[str, str] = ("x", "y")) -> N
     """
     if x.n_rows != y.n_rows:
         raise ValueError(
-            f"{what[0]} has {x.n_rows} rows but {what[1]} has {y.n_rows}; "
-            "row i of one must belong to row i of the other"
+            f"x has {x.n_rows} rows but y has {y.n_rows}; row i of one must belong to row i of the other"
         )
     shared = [name for name in x.names if name in y.names]
     if shared:
-        raise ValueError(
-            f"{what[0]} and {what[1]} share the column names {quoted(shared)}; rename one of them"
-        )
+        raise ValueError(f"x and y share the column names {quoted(shared)}; rename one of them")
 
 
 def check_units(units: Mapping[str, str], names: Sequence[str], *, what: str = "x") -> dict[str, str]:

@@ -68,9 +68,7 @@ SHOWN = {
     "saved regressor": lambda names=("length", "mass (kg)", "force"): bundle(names, law()),
     "equations": lambda names=("length", "mass (kg)", "force"): extract(flow(), names[:2], names[2:]),
     "one direction": lambda names=("length", "mass (kg)", "f"): extract(flow(), names[:2], names[2:]).forward,
-    "formulas": lambda names=("length", "mass (kg)", "force"): extract(
-        law(), names[:2], names[2:]
-    ),
+    "formulas": lambda names=("length", "mass (kg)", "force"): extract(law(), names[:2], names[2:]),
     "posterior": lambda names=("length", "mass (kg)", "force"): Posterior(
         flow(), [0.1], x_names=names[:2], y_names=names[2:], units={names[2]: names[0]}
     ),

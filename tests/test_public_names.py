@@ -28,6 +28,7 @@ PUBLIC_NAMES = [
     "ocean",
     "problems",
     "register_primitive",
+    "register_transformer",
     "save",
 ]
 DATA_NAMES = [

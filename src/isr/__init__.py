@@ -27,6 +27,7 @@ _EXPORTS = {
     "extract": "isr.equations",
     "load": "isr.storage",
     "register_primitive": "isr.bijections.primitives",
+    "register_transformer": "isr.bijections.transformers",
     "save": "isr.storage",
 }
 _SUBMODULES = frozenset({"ocean", "problems"})
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from isr.bijections.build import build_flow
     from isr.bijections.flow import Flow
     from isr.bijections.primitives import PRIMITIVES, Primitive, register_primitive
+    from isr.bijections.transformers import register_transformer
     from isr.equations import Expressions, extract
     from isr.equations.check import check
     from isr.estimators.eql_regressor import EQLRegressor
@@ -63,6 +65,7 @@ __all__ = [
     "ocean",
     "problems",
     "register_primitive",
+    "register_transformer",
     "save",
 ]
 

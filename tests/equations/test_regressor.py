@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sympy
-from equations.expression_models import make
 from numpy.testing import assert_allclose
 
+from equations.expression_models import make
 from isr.bijections.formula import Formulas
 from isr.equations import Expressions, check, extract
 from isr.equations.code.generate import _run

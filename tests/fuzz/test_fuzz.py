@@ -451,9 +451,7 @@ def test_no_name_breaks_out_of_generated_code(two, names, unit):
     hostile = extract(flow, names, units={names[0]: unit})
     symbols = [s.name for s in hostile.forward.inputs]
     written = extract(law, names[:1], names[1:], {names[0]: unit})
-    plain_law = extract(
-        law, *[[s.name] for s in (*written.forward.inputs, *written.forward.output_symbols)]
-    )
+    plain_law = extract(law, *[[s.name] for s in (*written.forward.inputs, *written.forward.output_symbols)])
     for one, other in ((hostile, extract(flow, symbols, units={symbols[0]: "m"})), (written, plain_law)):
         for language, meaning in SCRIPTS.items():
             source, plain = one.code(language), other.code(language)

@@ -90,3 +90,36 @@ class Affine(AbstractTransformer):
         if s.is_number:  # the shift joins the formula's own constant
             return (s, t - shift * float(np.exp(float(s)))), 0.0
         return (s, t), shift
+
+
+TRANSFORMERS: dict[str, type[AbstractTransformer]] = {"Affine": Affine}
+"""Every transformer that a file may hold, by the name of its class."""
+
+
+def register_transformer(transformer: type[AbstractTransformer]) -> type[AbstractTransformer]:
+    """Let files hold a transformer of your own; use it as a decorator of the class.
+
+    Example:
+        >>> @register_transformer
+        ... class Shift(AbstractTransformer):
+        ...     names = ("t",)
+        ...
+        ...     def constrained(self, t):
+        ...         return (t,)
+        ...
+        ...     def forward(self, u, t):
+        ...         return u + t, jnp.zeros_like(u)
+        ...
+        ...     def inverse(self, v, t):
+        ...         return v - t, jnp.zeros_like(v)
+        >>> del TRANSFORMERS["Shift"]
+    """
+    name = transformer.__name__
+    if not (isinstance(transformer, type) and issubclass(transformer, AbstractTransformer)):
+        raise TypeError(f"a transformer is a class made from AbstractTransformer, got {transformer!r}")
+    if not getattr(transformer, "names", ()):
+        raise ValueError(f"{name} must say what its parameters are called, such as names = ('s', 't')")
+    if TRANSFORMERS.get(name, transformer).__module__ != transformer.__module__:
+        raise ValueError(f"a transformer called {name!r} exists already; choose another name")
+    TRANSFORMERS[name] = transformer
+    return transformer

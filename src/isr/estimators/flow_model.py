@@ -123,7 +123,8 @@ class FlowModel(EquationModel):
     ) -> tuple[Architecture, ...]:
         shape = Architecture(
             n_blocks=self.n_blocks, n_layers=self.n_layers, subnet=self.subnet, mixing=self.mixing,
-            library=dict(PAPER_LIBRARY) if self.library is None else self.library, clamp=clamp, **more,
+            library=dict(PAPER_LIBRARY) if self.library is None else self.library, clamp=clamp,
+            transformer=getattr(self, "transformer", None), **more,
         )  # fmt: skip
         if self.charts == "auto":
             offered = [(), ("polar",), ("split",)] if dim == 2 else [(), ("split",)] if dim > 1 else [()]

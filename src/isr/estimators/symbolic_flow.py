@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from isr.bijections.affine import bounded
 from isr.bijections.flow import Precision
+from isr.bijections.transformers import AbstractTransformer
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.rows import Pairs
 from isr.estimators.settings import Effort, Training, seed_of
@@ -34,6 +35,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         n_layers: Hidden layers of a subnetwork.
         library: Library of functions with multiplicities; the paper's when None.
         subnet: ``"eql"`` for equations, ``"mlp"`` for the INN baseline.
+        transformer: What a coupling does to each variable; affine when None.
         mixing: Between blocks: a fixed ``"permutation"``, a learned ``"linear"`` map, or ``"none"``.
         charts: Closed-form charts to apply first, such as ``("polar",)``; ``"auto"`` lets the fit choose among none,
             polar coordinates and a split of two modes.
@@ -81,6 +83,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         *,
         library: Mapping[str, int] | Sequence[str] | None = None,
         subnet: str = "eql",
+        transformer: AbstractTransformer | None = None,
         mixing: str = "permutation",
         charts: Sequence[str] | str = (),
         bounds: Any = None,
@@ -92,6 +95,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         self.n_layers = n_layers
         self.library = library
         self.subnet = subnet
+        self.transformer = transformer
         self.mixing = mixing
         self.charts = charts
         self.bounds = bounds

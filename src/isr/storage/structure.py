@@ -17,11 +17,11 @@ import numpy as np
 
 from isr import __version__
 from isr.bijections.arrays import on_device
+from isr.bijections.transformers import TRANSFORMERS
 from isr.storage.bundle import REMEDY, ModelFileError
 from isr.storage.upgrades import upgraded
 
 CLASSES = {
-    "Affine": "isr.bijections.transformers",
     "Bounded": "isr.bijections.affine",
     "Chain": "isr.bijections.chain",
     "ConditionMap": "isr.bijections.condition",
@@ -83,7 +83,7 @@ def encode(value: Any, tensors: dict[str, np.ndarray], where: str, depth: int = 
             raise TypeError(f"cannot save {where}: a mapping's keys must be text, got {list(value)!r}")
         return {"dict": {key: inner(part, key) for key, part in value.items()}}
     name = type(value).__name__
-    if isinstance(value, eqx.Module) and name in CLASSES and _class(name) is type(value):
+    if isinstance(value, eqx.Module) and _class(name) is type(value):
         parts = {f.name: inner(getattr(value, f.name), f.name) for f in dataclasses.fields(value)}
         return {"class": name, "fields": parts}
     raise TypeError(f"cannot save {where}: a {name} is no plain data and no class that a file may hold")
@@ -118,9 +118,12 @@ def decode(node: Any, tensors: dict[str, np.ndarray], schema: int, depth: int = 
 
 
 def _built(name: str, fields: dict[str, Any]) -> eqx.Module:
-    if name not in CLASSES:
-        raise ModelFileError(f"it holds a {name!r}, which this isr {__version__} does not know; upgrade isr")
     cls = _class(name)
+    if cls is None:
+        raise ModelFileError(
+            f"it holds a {name!r}, which this isr {__version__} does not know; upgrade isr, or call "
+            "isr.register_transformer before loading if it is a transformer of your own"
+        )
     known = {f.name for f in dataclasses.fields(cls)}
     if set(fields) != known:
         raise ModelFileError(
@@ -130,4 +133,5 @@ def _built(name: str, fields: dict[str, Any]) -> eqx.Module:
 
 
 def _class(name: str) -> Any:
-    return getattr(import_module(CLASSES[name]), name)
+    """The class of that name, or None; transformers may be a user's own."""
+    return getattr(import_module(CLASSES[name]), name) if name in CLASSES else TRANSFORMERS.get(name)

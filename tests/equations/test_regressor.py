@@ -16,7 +16,8 @@ from numpy.testing import assert_allclose
 from equations.expression_models import make
 from isr.bijections.formula import Formulas
 from isr.equations import Expressions, check, extract
-from isr.equations.code.generate import _run
+from isr.equations.code import sources
+from isr.equations.code.sources import _run
 
 # Names that C, JavaScript or Python know as something else.
 X_NAMES, Y_NAMES = ("sin", "p (Pa)"), ("y1", "gamma")
@@ -126,6 +127,19 @@ def test_python_and_jax_functions_take_columns_and_numbers(equations, rows, expe
         module = _run(equations.code(language), {})
         found = np.stack([module[name](*rows.T) for name in ("y1", "gamma_")], axis=1)
         assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_source_that_is_run_here_holds_no_text_of_a_user(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sources, "_run", lambda source, names: seen.append(source) or _run(source, names))
+    names, units = ("bad\n raise SystemExit", "b"), {"b": "m\n raise SystemExit"}
+    extract(law(), names, ("c", "d"), units).to_jax()
+    flow = extract(make("formulas"), names, units=units)
+    flow.to_jax()
+    flow.evaluate("forward", np.zeros((1, 2)))
+    assert len(seen) == 3
+    assert not any("raise SystemExit" in source for source in seen)
+    assert "raise SystemExit" in flow.code("jax")  # in a comment
 
 
 def test_c_functions_take_numbers(equations, rows, expected, tmp_path):

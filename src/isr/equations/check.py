@@ -36,13 +36,7 @@ class CheckFailed(AssertionError):
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One comparison.
-
-    Args:
-        name: What was compared with what.
-        error: The largest relative error seen.
-        tolerance: The largest allowed.
-        n: Number of points.
+    """One comparison: the largest relative error seen at ``n`` points, and the largest allowed.
 
     Example:
         >>> CheckRow("forward equations = model", error=2e-16, tolerance=1e-9, n=1000).passed
@@ -62,10 +56,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The outcome of `check`; print it to see the table.
-
-    Args:
-        rows: One comparison each.
+    """The outcome of `check`, a row per comparison; print it to see the table.
 
     Example:
         >>> from isr.bijections.affine import Standardise
@@ -85,12 +76,12 @@ class CheckResult:
 
     def raise_if_failed(self) -> CheckResult:
         """Return the result itself, or raise `CheckFailed` with what went wrong."""
-        failed = [
+        if self.passed:
+            return self
+        failed = (
             f"{r.name}: error {r.error:.1e}, allowed {r.tolerance:.0e}" for r in self.rows if not r.passed
-        ]
-        if failed:
-            raise CheckFailed("the equations do not hold: " + "; ".join(failed))
-        return self
+        )
+        raise CheckFailed("the equations do not hold: " + "; ".join(failed))
 
     def _cells(self) -> list[tuple[str, ...]]:
         """The table as text: its heading, then a row for each comparison."""

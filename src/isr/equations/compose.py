@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from isr.bijections.sigmoid import written_out
+from isr.equations.functions import written_out
 from isr.equations.program import Program, replaced
 
 

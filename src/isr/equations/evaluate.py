@@ -21,7 +21,7 @@ _FUNCTIONS: dict[str, Callable] = {
 
 def compile_numpy(program: Program) -> Callable:
     """Return a function of a list of input columns and a list of condition columns: outputs and log-determinant."""
-    from isr.equations.code.generate import numpy_function
+    from isr.equations.code.sources import numpy_function
 
     return numpy_function(program, _FUNCTIONS)
 

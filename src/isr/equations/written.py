@@ -10,8 +10,7 @@ import sympy
 from sympy.core.add import _addsort
 
 from isr.bijections.primitives import lookup
-from isr.bijections.sigmoid import sigmoid
-from isr.equations.functions import Phi, PhiInverse
+from isr.equations.functions import Phi, PhiInverse, sigmoid
 from isr.equations.graph import Graph, Node, Value
 from isr.equations.program import Assignment
 

@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 from sympy.printing.printer import Printer
 
-from isr.bijections.sigmoid import written_out
+from isr.equations.functions import written_out
 from isr.equations.program import Program
 
 Row = tuple[sympy.Symbol | None, sympy.Expr, str]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import sympy
 
-from isr.equations.compose import ExpressionTooLarge
+from isr.equations.compose import ExpressionTooLarge, compose
 from isr.equations.print.mathml import mathml
 from isr.equations.program import Assignment, Program
 
@@ -74,8 +74,8 @@ def listings(expressions: Expressions, errors: Mapping[float, float] | None = No
     if expressions.inverse is None:
         return [listing(expressions.forward, "y from x", errors=errors, log_det=False)]
     return [
-        listing(expressions.program(direction), f"{heading}: {_arrow(expressions, direction)}", errors=errors)
-        for direction, heading in HEADINGS.items()
+        listing(expressions.program(way), f"{HEADINGS[way]}: {_arrow(expressions, way)}", errors=errors)
+        for way in expressions.directions
     ]
 
 
@@ -117,11 +117,12 @@ def _in_one_piece(expressions: Expressions, direction: str) -> Listing | None:
     if not program.assignments:
         return None
     try:
-        composed = expressions.composed(direction, max_operations=MOST_COMPOSED)
+        composed = compose(program, max_operations=MOST_COMPOSED)
     except ExpressionTooLarge:
         return None
     whole = replace(program, assignments=(), outputs=composed.outputs, log_det=composed.log_det)
-    return listing(whole, f"{HEADINGS[direction]}, in one piece")
+    log_det = expressions.inverse is not None
+    return listing(whole, f"{HEADINGS[direction]}, in one piece", log_det=log_det)
 
 
 def _arrow(expressions: Expressions, direction: str) -> str:

@@ -173,9 +173,9 @@ def to_jax(equations: Expressions) -> JaxFunctions:
         >>> jax.grad(functions.log_prob)(jnp.zeros(2)).shape
         (2,)
     """
-    numbered = {f"{letter}_names": tuple(f"{letter}{i}" for i in range(len(getattr(equations, f"{letter}_names"))))
-                for letter in "xy"}  # fmt: skip
-    nameless = replace(equations, units={}, **numbered)
+    x, y = (tuple(map(str, range(len(names)))) for names in (equations.x_names, equations.y_names))
+    forward_program = replace(equations.forward, labels={})
+    nameless = replace(equations, forward=forward_program, x_names=x, y_names=y, units={})
     made = _run(generate(nameless, "jax"), {"__name__": "isr_equations"})
     if equations.inverse is None:
         outputs = plan(equations.forward, LANGUAGES["jax"]).names
@@ -194,6 +194,6 @@ def _missing(*arguments: Any) -> Any:
 
 
 def _run(source: str, names: dict[str, Any]) -> dict[str, Any]:
-    """What a source of this module defines. Names in it are identifiers of ours, and no text of a user stands in it."""
+    """What a source of this module defines. Its names are identifiers of ours; no text of a user stands in it."""
     exec(source, names)  # noqa: S102
     return names

@@ -15,6 +15,7 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.formula import Formulas
 from isr.equations import extract
 from isr.formulas.front import Point
+from isr.posterior.extent import Extent
 from isr.posterior.outliers import TrainingRecord
 from isr.posterior.posterior import Posterior
 from isr.storage import Bundle
@@ -53,6 +54,7 @@ def fitted(names=("length", "mass (kg)", "force")):
         np.zeros(1),
         TrainingRecord.of(np.random.default_rng(0).normal(size=(30, 1))),
     )
+    model.extent_ = Extent.of(np.random.default_rng(0).normal(size=(30, 2)))
     model.status_, model.seed_, model.history_ = "converged", 0, History()
     model._use(0)
     return model

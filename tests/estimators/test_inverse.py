@@ -138,7 +138,7 @@ def test_frames_keep_their_names():
         ({"noise": -1.0}, "noise must be finite and not negative"),
         ({"noise": "loud"}, "noise must be"),
         ({"noise": {"q": 1.0}}, "no columns of y"),
-        ({"units": {"q": "m"}}, "units name"),
+        ({"units": {"q": "m"}}, "units for unknown columns"),
         ({"training": isr.Training(loss="hinge")}, "unknown loss"),
     ],
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,20 +17,17 @@ from isr.bijections.formula import Formulas
 from isr.equations import Expressions, extract
 from isr.equations.naming import output_names
 from isr.estimators.equation_model import EquationModel
-from isr.estimators.pipeline import Fitted
 from isr.estimators.regression_fit import Samples, fit_regression
-from isr.estimators.settings import Effort, Training, make_schedule, seed_of
-from isr.estimators.status import status_of, warn_unless_ok
+from isr.estimators.settings import Effort, Training
 from isr.estimators.wrong_options import explains_wrong_options
-from isr.storage import Bundle
 from isr.tables.arrays import without_times
 from isr.tables.tables import check_units
-from isr.training.monitor import Monitor
 
 LIBRARY = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2}
 
 
 @explains_wrong_options
+@dataclass(eq=False, repr=False)
 class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     """Learns ``y = f(x)`` as short formulas, one for each output.
 
@@ -69,24 +68,15 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         y = 2*x1**2
     """
 
-    n_features_in_: int
-    _usual_training = Training(n_restarts=9, batch_size=64)
-    _no_training = ("loss", "backward")
+    n_layers: int = 2
+    _: KW_ONLY
+    library: Mapping[str, int] | Sequence[str] | None = None
+    units: Mapping[str, str] | None = None
+    training: Training | Effort | str | None = None
+    random_state: int | np.random.RandomState | None = None
 
-    def __init__(
-        self,
-        n_layers: int = 2,
-        *,
-        library: Mapping[str, int] | Sequence[str] | None = None,
-        units: Mapping[str, str] | None = None,
-        training: Training | Effort | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_layers = n_layers
-        self.library = library
-        self.units = units
-        self.training = training
-        self.random_state = random_state
+    _usual_training: ClassVar[Training] = Training(n_restarts=9, batch_size=64)
+    _no_training: ClassVar[tuple[str, ...]] = ("loss", "backward")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EQLRegressor:
         """Learn formulas for y, one column or several, from the rows of X."""
@@ -108,50 +98,35 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
             values, targets, weight = values[used], targets[used], weight[used]
         self.single_output_ = targets.ndim == 1
         targets = np.asarray(targets, dtype=float).reshape(len(values), -1)
-        self.y_names_ = _names_of(y, targets.shape[1], self._names())
-        check_units(self.units or {}, [*self._names(), *self.y_names_], what="x and y")
-        n_train = max(1, round(0.8 * len(values)))
-        training = self._training()
-        schedule = make_schedule(training, n_train)
-        self.seed_ = seed_of(self.random_state)
-        monitor = Monitor(verbose=training.verbose, max_time=training.max_time)
-        with monitor.watching():
-            self.fit_: Fitted = fit_regression(
-                Samples(values, targets, weight),
-                library=LIBRARY if self.library is None else self.library,
-                n_layers=self.n_layers, training=training, schedule=schedule, seed=self.seed_, monitor=monitor,
-            )  # fmt: skip
-        self.history_ = self.fit_.population.history
-        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train), monitor.stopped)
-        self._use(self.fit_.chosen)
-        warn_unless_ok(self.status_)
+        self.y_names_ = _names_of(y, targets.shape[1], self._x_names())
+        check_units(self.units or {}, [*self._x_names(), *self.y_names_], what="x and y")
+        library = LIBRARY if self.library is None else self.library
+        fit = partial(fit_regression, Samples(values, targets, weight), library, self.n_layers)
+        self._run(fit, max(1, round(0.8 * len(values))))
         return self
 
     def _use(self, index: int) -> None:
         self.chosen_ = index
-        self.formulas_: Formulas = self.fit_.front[index].model
+        self.formulas_ = self.fit_.front[index].model
         self.expressions_ = self._written()
 
     def _written(self, model: Formulas | None = None) -> Expressions:
         formulas = self.formulas_ if model is None else model
-        return extract(formulas, self._names(), self.y_names_, self.units)
+        return extract(formulas, self._x_names(), self.y_names_, self.units)
 
-    def _names(self) -> list[str]:
+    def _x_names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
         return [f"x{i + 1}" for i in range(self.n_features_in_)] if given is None else list(given)
 
-    def to_bundle(self) -> Bundle:
-        """Return what a file of this model holds: the formulas, names and where they come from."""
+    def _model(self) -> Formulas:
         check_is_fitted(self, "formulas_")
-        return Bundle(
-            model=self.formulas_,
-            x_names=tuple(self._names()),
-            y_names=self.y_names_,
-            units=dict(self.units or {}),
-            kind=type(self).__name__,
-            metadata=self._metadata(equations=[str(e) for e in self.expressions_]),
-            others=self._others(),
-        )
+        return self.formulas_
+
+    def _y_names(self) -> tuple[str, ...]:
+        return self.y_names_
+
+    def _metadata(self, **more: Any) -> dict[str, Any]:
+        return super()._metadata(equations=[str(e) for e in self.expressions_], **more)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the formulas' values for rows."""

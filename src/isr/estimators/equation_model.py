@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from isr.bijections.parameters import flatten
-from isr.estimators.settings import Effort, Training, training_of
-from isr.formulas.front import Point, choose
+from isr.estimators.pipeline import Fitted
+from isr.estimators.settings import Effort, Plan, Training, make_schedule, seed_of, training_of
+from isr.estimators.status import Status, status_of
+from isr.formulas.front import choose
 from isr.storage import Bundle, save
 from isr.storage.bundle import model_html
 from isr.training.history import History
+from isr.training.monitor import Monitor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +36,13 @@ MOST_NUMBERS = 200_000
 class EquationModel(BaseEstimator):
     """Base of the estimators; a subclass sets ``fit_`` (with front, chosen, errors) and calls `_use`."""
 
-    fit_: Any
+    units: Mapping[str, str] | None
+    random_state: Any
+    fit_: Fitted
+    chosen_: int
+    history_: History
+    status_: Status
+    seed_: int
     training: Training | Effort | str | None
     _usual_training: ClassVar[Training]
     _no_training: ClassVar[tuple[str, ...]] = ()
@@ -51,6 +63,34 @@ class EquationModel(BaseEstimator):
                 )
         return training
 
+    def _run(
+        self,
+        fit: Callable[[Plan], Fitted],
+        n_train: int,
+        *,
+        seed: int | None = None,
+        to_zero: bool = True,
+        peak: float | None = None,
+    ) -> None:
+        """Fit by a plan (see `make_schedule` for ``to_zero`` and ``peak``), and say how it ended."""
+        training = self._training()
+        self.seed_ = seed_of(self.random_state) if seed is None else seed
+        monitor = Monitor(verbose=training.verbose, max_time=training.max_time)
+        schedule = make_schedule(training, n_train, sparse=to_zero, peak=peak)
+        with monitor.watching():
+            self.fit_ = fit(Plan(training, schedule, self.seed_, monitor))
+        self.history_ = self.fit_.population.history
+        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train), monitor.stopped)
+        self._use(self.fit_.chosen)
+        if self.status_.ok:
+            self.status_ = self._misfit() or self.status_
+        if not self.status_.ok:
+            warnings.warn(str(self.status_), ConvergenceWarning, stacklevel=4)
+
+    def _misfit(self) -> Status | None:
+        """Return what is wrong with a fit that ended as it should, or None."""
+        return None
+
     @abstractmethod
     def _use(self, index: int) -> None:
         """Make point ``index`` of the front the model that is used."""
@@ -60,8 +100,25 @@ class EquationModel(BaseEstimator):
         """Return the equations of a model, of the one in use when left out."""
 
     @abstractmethod
+    def _model(self) -> Any:
+        """Return the model in use, once there is one."""
+
+    @abstractmethod
+    def _x_names(self) -> Sequence[str]:
+        """Return what the variables are called."""
+
+    def _y_names(self) -> tuple[str, ...]:
+        return ()
+
+    def _units(self) -> Mapping[str, str]:
+        return dict(self.units or {})
+
     def to_bundle(self) -> Bundle:
-        """Return what a file of this model holds."""
+        """Return what a file of this model holds: the model, names, units and where it comes from."""
+        return Bundle(
+            model=self._model(), x_names=tuple(self._x_names()), y_names=self._y_names(), units=self._units(),
+            kind=type(self).__name__, metadata=self._metadata(), others=self._others(),
+        )  # fmt: skip
 
     def choose(self, *, complexity: int | None = None, rule: str | None = None) -> Self:
         """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
@@ -88,7 +145,7 @@ class EquationModel(BaseEstimator):
         from isr.storage.front import Front
 
         check_is_fitted(self, "fit_")
-        points: list[Point] = self.fit_.front
+        points = self.fit_.front
         columns = {
             "complexity": [p.complexity for p in points],
             "nll": [p.held_out_nats for p in points],
@@ -139,19 +196,11 @@ class EquationModel(BaseEstimator):
 
     def _others(self) -> dict[str, Any]:
         """The other models of the front, simple ones first, as many as a file should hold."""
-        kept, total = {}, 0
-        for i, point in enumerate(self.fit_.front):
-            total += len(flatten(point.model)[0]) if i != self.chosen_ else 0
-            if total > MOST_NUMBERS:
-                break
-            if i != self.chosen_:
-                kept[f"front {i}"] = point.model
-        return kept
-
-    chosen_: int
-    history_: History
-    status_: Any
-    seed_: int
+        models = {f"front {i}": p.model for i, p in enumerate(self.fit_.front) if i != self.chosen_}
+        total = np.cumsum([len(flatten(model)[0]) for model in models.values()])
+        return {
+            name: model for (name, model), n in zip(models.items(), total, strict=True) if n <= MOST_NUMBERS
+        }
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, Any]:

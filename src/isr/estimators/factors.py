@@ -24,7 +24,7 @@ LEAST_INPUT = 0.02
 LEAST_RATIO = 1.5
 MOST_DEGREE = 3
 LARGEST_POWER = 4
-ROWS_A_TERM = 4
+ROWS_PER_TERM = 4
 MOST_TERMS = 500
 MOST_ROWS = 5000
 # How far a line may be from straight, relative to its own spread, and its slope from a half or whole number.
@@ -37,21 +37,14 @@ UNEXPLAINED = 0.02
 
 @dataclass(frozen=True)
 class Factor:
-    """A product of powers of the inputs.
-
-    Args:
-        powers: One an input, whole or half numbers; 0 for those that have no part in it.
-    """
+    """A product of whole or half powers of the inputs, 0 for those that have no part in it."""
 
     powers: tuple[Fraction, ...]
 
     def values(self, x: Float[np.ndarray, "n width"]) -> Float[np.ndarray, " n"]:
         """Return the product for every row."""
-        product = np.ones(len(x))
-        for column, power in zip(x.T, self.powers, strict=True):
-            if power:
-                product = product * column ** float(power)
-        return product
+        used = [column ** float(power) for column, power in zip(x.T, self.powers, strict=True) if power]
+        return np.prod([np.ones(len(x)), *used], axis=0)
 
     def expression(self, inputs: Sequence[Any]) -> Any:
         """Return the product with roots and reciprocals as opaque functions, as formulas have them."""
@@ -76,9 +69,9 @@ def find_factor(
     Args:
         x: Rows of inputs.
         y: The output.
-        library: Names of the primitives that may appear: without products there is no factor, negative powers take
+        library: Primitives that may appear: without products there is no factor, negative powers take
             ``"reciprocal"``, half ones ``"sqrt"``.
-        among: Rows that may tell the powers; the others need only be positive. All of them when left out.
+        among: Rows that may tell the powers, the others need only be positive; all when left out.
 
     Example:
         >>> x = np.random.default_rng(0).uniform(1, 3, (200, 3))
@@ -115,7 +108,7 @@ class _Polynomial:
 
     columns: np.ndarray
     widths: np.ndarray
-    terms: tuple[tuple[int, ...], ...]
+    terms: list[tuple[int, ...]]
     design: np.ndarray
     weights: np.ndarray
     residual: float
@@ -123,15 +116,14 @@ class _Polynomial:
     @staticmethod
     def of(columns: np.ndarray, target: np.ndarray) -> _Polynomial | None:
         """The richest that so many rows allow; None if they do not even allow squares."""
+        allowed = min(MOST_TERMS, len(target) // ROWS_PER_TERM)
+        choices = (_terms(columns.shape[1], degree) for degree in range(MOST_DEGREE, 1, -1))
+        terms = next((terms for terms in choices if len(terms) <= allowed), None)
+        if terms is None:
+            return None
         scale = standardise(columns)
         widths = np.asarray(scale.scale)
         standard = (columns - np.asarray(scale.shift)) / widths
-        for degree in range(MOST_DEGREE, 1, -1):
-            terms = _terms(columns.shape[1], degree)
-            if len(terms) <= min(MOST_TERMS, len(target) // ROWS_A_TERM):
-                break
-        else:
-            return None
         design = np.stack([np.prod(standard[:, list(term)], axis=1) for term in terms], axis=1)
         weights = np.linalg.lstsq(design, target, rcond=None)[0]
         residual = float(np.sqrt(np.mean((design @ weights - target) ** 2)))
@@ -150,7 +142,5 @@ class _Polynomial:
         return nearest if is_straight and is_near and abs(nearest) <= LARGEST_POWER else Fraction(0)
 
 
-def _terms(width: int, degree: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(
-        term for order in range(degree + 1) for term in combinations_with_replacement(range(width), order)
-    )
+def _terms(width: int, degree: int) -> list[tuple[int, ...]]:
+    return [t for order in range(degree + 1) for t in combinations_with_replacement(range(width), order)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -18,32 +17,28 @@ from isr.bijections.build import Architecture, build_flow, chart_steps
 from isr.bijections.chain import Chain
 from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
-from isr.bijections.parameters import cast, flatten
+from isr.bijections.parameters import cast
 from isr.bijections.programs import compiled
-from isr.bijections.seeds import children
 from isr.estimators.flow_stages import (
     criterion_of,
     finished,
     network_point,
     prune_flows,
     refine_flows,
-    weighed,
+    weighed_front,
 )
 from isr.estimators.normal_law import beaten_by, better_than, normal_point
-from isr.estimators.pipeline import Fitted, Polished, Trained, polish
+from isr.estimators.pipeline import Fitted, Polished, Trained, polish, train_networks
 from isr.estimators.rows import Pairs, Rows, prepare
 from isr.estimators.safety import not_wild
-from isr.estimators.settings import Training
+from isr.estimators.settings import Plan
 from isr.estimators.status import DivergedError
 from isr.estimators.streams import StandardBlocks, Stream
 from isr.formulas.front import choose, pareto
 from isr.training.cache import keep_compiled_programs
 from isr.training.loop import Noise
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
-from isr.training.monitor import Monitor
-from isr.training.population import Population, Restarts, Schedule, Task
-from isr.training.sublibraries import sublibrary_masks
-from isr.training.workers import train_shared
+from isr.training.population import Population
 
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.
@@ -51,45 +46,38 @@ TRAINING_SHARE = 0.7
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a flow is fitted.
+class FlowTask:
+    """What a flow is fitted to, and what kind of flow.
 
     Args:
+        pairs: Rows of x, and of y where there are any.
         architectures: Shapes to choose from; the one with the best warm start is trained.
-        training: The user's options, complete.
-        schedule: How the population is trained.
-        seed: Of everything drawn.
         joint: Whether y, where there is one, is an output (ISR) rather than a condition (cISR).
         stream: Where training reads its rows, if there are more than memory holds.
     """
 
+    pairs: Pairs
     architectures: tuple[Architecture, ...]
-    training: Training
-    schedule: Schedule
-    seed: int
     joint: bool = False
     stream: Stream | None = None
 
-    @property
-    def sparse(self) -> bool:
-        """Whether what is short is preferred."""
-        return self.training.penalty is not None
 
-
-def fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> Fitted:
-    """Fit a flow to rows of x, and of y where there are any."""
+def fit_flow(task: FlowTask, plan: Plan) -> Fitted:
+    """Fit a flow."""
     keep_compiled_programs()
     with jax.enable_x64(True):  # training itself runs in single precision, by the dtype of its arrays
-        return _fit_flow(pairs, settings, monitor)
+        return _fit_flow(task, plan)
 
 
-def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> Fitted:
-    shape = _best_shape(pairs, settings, monitor)
-    rows = prepare(pairs, seed=settings.seed, isotropic="polar" in shape.charts)
-    sparse, has_formulas = settings.sparse, settings.sparse and shape.subnet == "eql"
-    trained = _train(rows, shape, settings, monitor.until(TRAINING_SHARE) if has_formulas else monitor)
+def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
+    shape, monitor = _best_shape(task, plan), plan.monitor
+    rows = prepare(task.pairs, seed=plan.seed, isotropic="polar" in shape.charts)
+    has_formulas = plan.is_sparse and shape.subnet == "eql"
+    trained = _train(
+        rows, shape, task, replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
+    )
     # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
-    precision = np.float64 if sparse else np.float32
+    precision = np.float64 if plan.is_sparse else np.float32
     points = [network_point(network, rows, precision) for network in trained.networks]
     if has_formulas and points and not monitor.should_stop():
         pruned = prune_flows(trained, points, rows, monitor)
@@ -97,17 +85,17 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> Fitted:
         points += refine_flows(pruned, rows, monitor).points
     if not any(np.isfinite(p.held_out_nats) for p in points):
         raise DivergedError
-    normal = normal_point(rows, joint=settings.joint, weigh=sparse)
-    front = weighed(pareto([*points, *([] if normal is None else [normal])]), rows)
+    normal = normal_point(rows, joint=task.joint, weigh=plan.is_sparse)
+    front = weighed_front(pareto([*points, *([] if normal is None else [normal])]), rows)
     safe = not_wild(front, rows, normal)
     front = safe or front
     fair = better_than(front, normal)
     # Who asks for every weight wants accuracy; a price on constants would take the normal law instead.
-    rule = settings.training.selection if sparse else "accuracy"
+    rule = plan.training.selection if plan.is_sparse else "accuracy"
     chosen = fair[choose([front[i] for i in fair], rule, n_rows=len(rows.train))]
     polished = Polished.as_it_is(front[chosen])
-    if sparse and not front[chosen].is_network and not monitor.should_stop():
-        polished = polish(front[chosen], criterion_of(rows), snapping=settings.training.snap)
+    if plan.is_sparse and not front[chosen].is_network and not monitor.should_stop():
+        polished = polish(front[chosen], criterion_of(rows), snapping=plan.training.snap)
     front[chosen] = polished.point
     return Fitted(
         [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
@@ -116,42 +104,32 @@ def _fit_flow(pairs: Pairs, settings: Settings, monitor: Monitor) -> Fitted:
     )  # fmt: skip
 
 
-def _train(rows: Rows, shape: Architecture, settings: Settings, monitor: Monitor) -> Trained:
-    population, restore = _population(rows, shape, settings, monitor)
+def _train(rows: Rows, shape: Architecture, task: FlowTask, plan: Plan) -> Trained:
+    population, restore = _population(rows, shape, task, plan)
     alive = population.weights[np.isfinite(population.held_out)]
     networks = [_settled(restore(weights.astype(np.float32)), rows) for weights in _distinct(alive)]
     return Trained(networks, population)
 
 
 def _population(
-    rows: Rows, shape: Architecture, settings: Settings, monitor: Monitor
+    rows: Rows, shape: Architecture, task: FlowTask, plan: Plan
 ) -> tuple[Population, Callable[[Any], Flow]]:
-    training = settings.training
-    assert training.n_restarts is not None
-    assert training.backward is not None
-    keys = children(settings.seed, training.n_restarts + 1)
-    x = rows.fresh(rows.train)["x"].T
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
-    if settings.joint:
+    if task.joint:
         y = {"noise": (1.0,) * rows.n_observed}
-    flows = [build_flow(k, rows.dim, architecture=shape, rows=x, **y) for k in keys[1:]]
-    # The permutations are part of the structure: those of the first serve all members, which are told by weights alone.
-    weights = np.stack([np.asarray(flatten(f)[0], dtype=np.float32) for f in flows])
-    _, restore = flatten(flows[0])
-    peaks = (phase.peak for phase in settings.schedule.phases if phase.n_epochs)
+    peaks = (phase.peak for phase in plan.schedule.phases if phase.n_epochs)
     noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
-    data = rows.fresh(rows.train) if settings.stream is None else StandardBlocks(settings.stream, rows)
-    masks, groups = sublibrary_masks(flows[0], training.n_restarts) if settings.sparse else (None, None)
-    task = Task(
-        FlowObjective(restore, training.backward, training.loss), data, rows.fresh(rows.held_out), noise,
-        penalised(flows[0]),
-        about=repr((shape, settings.joint, training.loss, float(training.backward), rows.jitter)),
-    )  # fmt: skip
-    population = train_shared(
-        task, Restarts(weights, masks, groups), settings.schedule, keys[0], n_jobs=training.n_jobs, monitor=monitor,
-        path=None if training.checkpoint is None else Path(training.checkpoint),
-    )  # fmt: skip
-    return population, restore
+    fresh, loss, backward = rows.fresh(rows.train), plan.training.loss, float(plan.training.backward or 0)
+    return train_networks(
+        plan,
+        lambda key: build_flow(key, rows.dim, architecture=shape, rows=fresh["x"].T, **y),
+        lambda restore: FlowObjective(restore, backward, loss),
+        fresh if task.stream is None else StandardBlocks(task.stream, rows),
+        rows.fresh(rows.held_out),
+        noise=noise,
+        penalised=penalised,
+        about=repr((shape, task.joint, loss, backward, rows.jitter)),
+    )
 
 
 def penalised(flow: Flow) -> np.ndarray:
@@ -190,23 +168,22 @@ def _distinct(weights: np.ndarray) -> list[np.ndarray]:
     return list(kept.values())
 
 
-def _best_shape(pairs: Pairs, settings: Settings, monitor: Monitor) -> Architecture:
+def _best_shape(task: FlowTask, plan: Plan) -> Architecture:
     """Return the shape whose short warm start describes held-out rows best, in nats of x itself."""
-    shapes = settings.architectures
+    shapes = task.architectures
     if len(shapes) == 1:
         return shapes[0]
-    first, *others = settings.schedule.phases
+    first, *others = plan.schedule.phases
     warm = first._replace(name="charts", n_epochs=max(1, first.n_epochs // 4))
     trial = replace(
-        settings,
-        training=replace(settings.training, n_restarts=2, checkpoint=None),
-        schedule=replace(settings.schedule, phases=(warm, *(p._replace(n_epochs=0) for p in others))),
-        stream=None,
+        plan,
+        training=replace(plan.training, n_restarts=2, checkpoint=None),
+        schedule=replace(plan.schedule, phases=(warm, *(p._replace(n_epochs=0) for p in others))),
     )
     charts_differ = len({shape.charts for shape in shapes}) > 1
     scores = []
     for shape in shapes:
-        rows = prepare(pairs, seed=settings.seed, isotropic="polar" in shape.charts)
+        rows = prepare(task.pairs, seed=plan.seed, isotropic="polar" in shape.charts)
         steps = chart_steps(shape.charts, rows.fresh(rows.train)["x"].T)
         if "split" in shape.charts and not steps:
             scores.append(np.inf)
@@ -214,9 +191,9 @@ def _best_shape(pairs: Pairs, settings: Settings, monitor: Monitor) -> Architect
         width = rows.width
         if charts_differ:
             # Charts are judged as they start, by a flow of networks: it suits any of them, and all share one program.
-            rows, width = _charted(pairs, rows, steps, settings.seed)
+            rows, width = _charted(task.pairs, rows, steps, plan.seed)
             shape = replace(shape, subnet="mlp", charts=())
-        population, _ = _population(rows, shape, trial, monitor)
+        population, _ = _population(rows, shape, replace(task, stream=None), trial)
         scores.append(float(np.min(population.held_out)) + width)
     return shapes[int(np.argmin(scores))]
 

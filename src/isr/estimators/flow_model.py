@@ -1,139 +1,43 @@
-"""What the estimators made of one flow share: from parameters to a fit, and from a fit to equations and a file."""
+"""What the estimators made of one flow share: from options to a fit, and from a fit to equations and a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from isr.bijections.affine import standardise
+from isr.bijections.affine import bounded, standardise
 from isr.bijections.build import Architecture
 from isr.bijections.flow import Flow
 from isr.bijections.primitives import PAPER_LIBRARY
 from isr.estimators.equation_model import EquationModel
-from isr.estimators.flow_fit import Settings, fit_flow
-from isr.estimators.pipeline import Fitted
+from isr.estimators.flow_fit import FlowTask, fit_flow
 from isr.estimators.rows import Pairs
-from isr.estimators.settings import make_schedule, seed_of
-from isr.estimators.status import Status, beaten_by_normal, overfitting, status_of, warn_unless_ok
+from isr.estimators.settings import Effort, Training
+from isr.estimators.status import Status, beaten_by_normal, overfitting
 from isr.estimators.streams import Stream
-from isr.storage import Bundle
 from isr.tables.degenerate import warn_if_degenerate
-from isr.tables.tables import Columns
-from isr.training.monitor import Monitor
+from isr.tables.tables import Columns, Table
 
 if TYPE_CHECKING:
     from isr.equations import Expressions
 
-# Rows that the round trip of a fitted model is told of.
-N_ROUND_TRIP = 500
+# Rows that are kept to judge a fitted model, and of them those that tell its round trip.
+N_JUDGED, N_ROUND_TRIP = 5000, 500
 
 
-class FlowModel(EquationModel):
-    """Base of `SymbolicFlow`, `ISR` and `ConditionalISR`: one flow and its equations."""
+class FittedFlow(EquationModel):
+    """What is known of a fitted flow."""
 
-    n_blocks: int
-    n_layers: int
-    library: Mapping[str, int] | Sequence[str] | None
-    subnet: str
-    mixing: str
-    charts: Sequence[str] | str
-    random_state: Any
     columns_: Columns
-
-    fit_: Fitted
     flow_: Flow
     _expressions: Expressions | None
     _round_trip: float | None
-    _some_rows: tuple[Any, Any]
-
-    def _fit(
-        self,
-        pairs: Pairs,
-        *,
-        clamp: float,
-        peak: float | None = None,
-        shape: Mapping[str, Any] | None = None,
-        stream: Stream | None = None,
-        **more: Any,
-    ) -> None:
-        """Fit to checked rows; ``shape`` adds to the architecture and ``more`` to the settings of the fit.
-
-        With a ``stream``, the rows are its sample and training reads the others from it.
-        """
-        warn_if_degenerate(pairs.x, self.columns_.names)
-        n_train = max(1, round(0.8 * len(pairs.x)))
-        if stream is not None:
-            n_train, pairs = stream.n_trained, replace(pairs, n_held_out=stream.n_held_out)
-        training = self._training()
-        schedule = make_schedule(training, n_train, sparse=self.subnet == "eql", peak=peak)
-        self.seed_ = seed_of(self.random_state) if stream is None else stream.seed
-        settings = Settings(
-            architectures=self._architectures(
-                pairs.x.shape[1], clamp, shape or {}, sparse=training.penalty is not None
-            ),
-            training=training,
-            schedule=schedule,
-            seed=self.seed_,
-            stream=stream,
-            **more,
-        )
-        monitor = Monitor(verbose=training.verbose, max_time=training.max_time)
-        with monitor.watching():
-            self.fit_ = fit_flow(pairs, settings, monitor)
-        some = [None if rows is None else rows[:N_ROUND_TRIP].copy() for rows in (pairs.x, pairs.y)]
-        self._some_rows = (some[0], some[1])
-        self.history_ = self.fit_.population.history
-        self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train), monitor.stopped)
-        self._use(self.fit_.chosen)
-        if self.status_.ok:
-            self.status_ = self._misfit(pairs) or self.status_
-        warn_unless_ok(self.status_)
-
-    def _misfit(self, pairs: Pairs) -> Status | None:
-        """Return what is wrong with a fit that ended as it should, or None."""
-        if self.fit_.is_wild:
-            return Status(
-                False,
-                "every model found throws some draws far from the data, or gives rows near them next to no density",
-                "give bounds, more rows, fewer blocks or layers, or another random_state",
-            )
-        return beaten_by_normal(self.fit_.beaten) or overfitting(self.fit_.front[self.fit_.chosen])
-
-    @property
-    def round_trip_error_(self) -> float:
-        """How far rows come back from where they were, forward and then inverse: the worst, in standard deviations."""
-        check_is_fitted(self, "_some_rows")
-        if self._round_trip is None:
-            x, y = self._some_rows
-            y = None if self.flow_.condition_map is None else y
-            back = self.flow_.inverse(self.flow_.forward(x, y)[0], y)[0]
-            self._round_trip = float(np.max(np.abs(back - x) / np.asarray(standardise(x).scale)))
-        return self._round_trip
-
-    def _metadata(self, **more: Any) -> dict[str, Any]:
-        known = {"round_trip_error": self.round_trip_error_} if hasattr(self, "_some_rows") else {}
-        return super()._metadata(**known, **more)
-
-    def _architectures(
-        self, dim: int, clamp: float, more: Mapping[str, Any], *, sparse: bool
-    ) -> tuple[Architecture, ...]:
-        shape = Architecture(
-            n_blocks=self.n_blocks, n_layers=self.n_layers, subnet=self.subnet, mixing=self.mixing,
-            library=dict(PAPER_LIBRARY) if self.library is None else self.library, clamp=clamp,
-            transformer=getattr(self, "transformer", None), **more,
-        )  # fmt: skip
-        if self.charts == "auto":
-            offered = [(), ("polar",), ("split",)] if dim == 2 else [(), ("split",)] if dim > 1 else [()]
-            return tuple(replace(shape, charts=charts) for charts in offered)
-        shape = replace(shape, charts=tuple(self.charts))
-        if self.mixing == "permutation" and 2 <= self.n_blocks <= 3 and dim > 2 and sparse:
-            # With few blocks a law may fit one way of splitting the variables and not another.
-            return tuple(replace(shape, order=order) for order in range(3))
-        return (shape,)
+    _some_rows: tuple[np.ndarray, np.ndarray | None]
 
     def _use(self, index: int) -> None:
         self.chosen_ = index
@@ -148,28 +52,108 @@ class FlowModel(EquationModel):
             self._expressions = self._written(self.flow_)
         return self._expressions
 
+    @property
+    def round_trip_error_(self) -> float:
+        """How far rows come back from where they were, forward and then inverse: the worst, in standard deviations."""
+        check_is_fitted(self, "_some_rows")
+        if self._round_trip is None:
+            x, y = self._some_rows
+            x, y = (
+                x[:N_ROUND_TRIP],
+                None if y is None or self.flow_.condition_map is None else y[:N_ROUND_TRIP],
+            )
+            back = self.flow_.inverse(self.flow_.forward(x, y)[0], y)[0]
+            self._round_trip = float(np.max(np.abs(back - x) / np.asarray(standardise(x).scale)))
+        return self._round_trip
+
     def _written(self, model: Flow | None = None) -> Expressions:
         if model is None:
             return self.expressions_
         from isr.equations import extract
 
-        return extract(model, x_names=self.columns_.names, y_names=self._y_names(), units=self._units())
+        return extract(model, x_names=self._x_names(), y_names=self._y_names() or None, units=self._units())
 
-    def _y_names(self) -> tuple[str, ...] | None:
-        return None
+    def _model(self) -> Flow:
+        check_is_fitted(self, "flow_")
+        return self.flow_
+
+    def _x_names(self) -> tuple[str, ...]:
+        return self.columns_.names
 
     def _units(self) -> dict[str, str]:
         return {n: u for n, u in zip(self.columns_.names, self.columns_.units, strict=True) if u}
 
-    def to_bundle(self) -> Bundle:
-        """Return what a file of this model holds: the flow, names, units and where it comes from."""
-        check_is_fitted(self, "flow_")
-        return Bundle(
-            model=self.flow_,
-            x_names=self.columns_.names,
-            y_names=self._y_names() or (),
-            units=self._units(),
-            kind=type(self).__name__,
-            metadata=self._metadata(charts=self.fit_.charts),
-            others=self._others(),
+    def _metadata(self, **more: Any) -> dict[str, Any]:
+        known = {"round_trip_error": self.round_trip_error_} if hasattr(self, "_some_rows") else {}
+        return super()._metadata(charts=self.fit_.charts, **known, **more)
+
+
+@dataclass(eq=False, repr=False)
+class FlowModel(FittedFlow):
+    """Base of `SymbolicFlow`, `ISR` and `ConditionalISR`: one flow and its equations."""
+
+    n_blocks: int = 1
+    n_layers: int = 2
+    _: KW_ONLY
+    library: Mapping[str, int] | Sequence[str] | None = None
+    subnet: str = "eql"
+    mixing: str = "permutation"
+    charts: Sequence[str] | str = ()
+    bounds: Any = None
+    units: Mapping[str, str] | None = None
+    training: Training | Effort | str | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    # Highest learning rate of a named effort where it is not the usual one.
+    _peak: ClassVar[float | None] = None
+    _joint: ClassVar[bool] = False
+
+    def _fit(self, x: Table, y: np.ndarray | None, noise: np.ndarray | None, stream: Stream | None) -> None:
+        """Fit to checked rows; with a stream they are its sample, and training reads the others from it."""
+        warn_if_degenerate(x.values, x.names)
+        self.columns_ = x.columns
+        box = None if x.bounds is None else bounded(x.bounds.low, x.bounds.high)
+        pairs = Pairs(x.values, box, y, noise, n_held_out=None if stream is None else stream.n_held_out)
+        n_train = max(1, round(0.8 * x.n_rows)) if stream is None else stream.n_trained
+        self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
+        task = FlowTask(pairs, self._architectures(x.n_columns), joint=self._joint, stream=stream)
+        self._run(
+            partial(fit_flow, task),
+            n_train,
+            seed=None if stream is None else stream.seed,
+            to_zero=self.subnet == "eql",
+            peak=self._peak,
         )
+
+    def _misfit(self) -> Status | None:
+        """Return what is wrong with a fit that ended as it should, or None."""
+        if self.fit_.is_wild:
+            return Status(
+                False,
+                "every model found throws some draws far from the data, or gives rows near them next to no density",
+                "give bounds, more rows, fewer blocks or layers, or another random_state",
+            )
+        return beaten_by_normal(self.fit_.beaten) or overfitting(self.fit_.front[self.fit_.chosen])
+
+    def _shape(self) -> dict[str, Any]:
+        """Return what this kind of estimator adds to the architecture."""
+        raise NotImplementedError
+
+    def _architectures(self, dim: int) -> tuple[Architecture, ...]:
+        shape = Architecture(
+            n_blocks=self.n_blocks, n_layers=self.n_layers, subnet=self.subnet, mixing=self.mixing,
+            library=dict(PAPER_LIBRARY) if self.library is None else self.library, **self._shape(),
+        )  # fmt: skip
+        if self.charts == "auto":
+            offered = [(), *([("polar",)] if dim == 2 else []), *([("split",)] if dim > 1 else [])]
+            return tuple(replace(shape, charts=charts) for charts in offered)
+        shape = replace(shape, charts=tuple(self.charts))
+        if (
+            self.mixing == "permutation"
+            and 2 <= self.n_blocks <= 3
+            and dim > 2
+            and self._training().penalty is not None
+        ):
+            # With few blocks a law may fit one way of splitting the variables and not another.
+            return tuple(replace(shape, order=order) for order in range(3))
+        return (shape,)

@@ -96,16 +96,14 @@ def _first(arrays: Arrays) -> Arrays:
     return {name: values[:, :MAX_REFIT_ROWS] for name, values in arrays.items()}
 
 
-def weighed(front: Sequence[Point], rows: Rows) -> list[Point]:
+def weighed_front(front: Sequence[Point], rows: Rows) -> list[Point]:
     """Return the front with the complexity of every network that is not too long to be written out."""
-    return pareto(
-        [
-            replace(p, complexity=complexity_of(p.model, rows))
-            if p.is_network and p.n_constants <= 3 * MAX_CONSTANTS
-            else p
-            for p in front
-        ]
-    )
+
+    def weighed(point: Point) -> Point:
+        is_rough = point.is_network and point.n_constants <= 3 * MAX_CONSTANTS
+        return replace(point, complexity=complexity_of(point.model, rows)) if is_rough else point
+
+    return pareto([weighed(point) for point in front])
 
 
 def complexity_of(flow: Flow, rows: Rows) -> int:
@@ -116,14 +114,7 @@ def complexity_of(flow: Flow, rows: Rows) -> int:
 
 
 def prune_flows(trained: Trained, points: Sequence[Point], rows: Rows, monitor: Monitor) -> Pruned:
-    """Return the most promising networks, one for each set of functions in use, without the weights they do not miss.
-
-    Args:
-        trained: Networks.
-        points: The same as points of a front.
-        rows: What they are fitted to.
-        monitor: Ends the elimination when time is up.
-    """
+    """Return the most promising networks, one for each set of functions in use, without the weights not missed."""
     from isr.formulas.to_formulas import functions_of
 
     n = len(rows.train)

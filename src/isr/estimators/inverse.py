@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from isr.bijections.affine import bounded
 from isr.bijections.flow import Precision
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.noise import observation_noise
-from isr.estimators.rows import Pairs
-from isr.estimators.settings import Condenser, Effort, Training, condenser_of, seed_of
+from isr.estimators.settings import Condenser, Training, condenser_of, seed_of
 from isr.estimators.status import Status, worse_than_constant
 from isr.estimators.streams import Stream
 from isr.estimators.wrong_options import explains_wrong_options
@@ -25,86 +24,44 @@ from isr.posterior.posterior import Posterior, read_observations
 from isr.posterior.priors import Prior, parse_prior
 from isr.posterior.rounds import N_DRAWS, box_around, hardly_shrinks, inside, joined
 from isr.posterior.simulation import Simulations, simulate
-from isr.storage import Bundle
 from isr.tables.bounds import Bounds
 from isr.tables.sources import open_rows
-from isr.tables.tables import Columns, Table, check_paired, read_table
+from isr.tables.tables import Columns, Table, check_paired, check_units, read_table
 
 CLAMP = 2.0
 # Several blocks that read y diverge at the rate that suits a density of one or two blocks.
 PEAK = 3e-3
-# Rows that a surrogate is compared with the mean on.
-N_JUDGED = 5000
 
 
 @explains_wrong_options
+@dataclass(eq=False, repr=False)
 class InverseModel(FlowModel):
     """Base of `ISR` and `ConditionalISR`, which differ in how y enters.
 
+    Options and attributes are those of `SymbolicFlow` (``bounds`` are the box of the prior), and these:
+
     Args:
-        n_blocks: Coupling blocks.
-        n_layers: Hidden layers of a subnetwork.
-        library: Library of functions with multiplicities; the paper's when None.
-        subnet: ``"eql"`` for equations, ``"mlp"`` for the baselines INN and cINN.
-        mixing: Between blocks: a fixed ``"permutation"``, a learned ``"linear"`` map, or ``"none"``.
-        charts: Closed-form charts of x to apply first, such as ``("split",)``.
         condenser: Makes a few features of y before the blocks read it (conditional form only): an `isr.Condenser`, or
             how many features a network makes; None lets the blocks read y itself.
         noise: Standard deviation of the observation noise to add to y: a number, one a column, or a mapping by
             name. 0 where y has its noise already. ``"auto"`` adds 1 % of each column's spread, because without any
             noise a posterior has no density.
-        bounds: Box of the prior: mapping or list of ``(low, high)``, None for an open end. Never left by a sample.
-        units: Unit of a variable, by name.
-        training: How it is trained, an `isr.Training`; its effort alone (``"quick"``) will do.
-        random_state: Seed.
 
     Attributes:
-        flow_: The model.
-        expressions_: Its equations.
-        front_: Accuracy against complexity, a pandas frame.
-        errors_: Standard errors of the constants.
-        history_: Training curves.
-        status_: How the fit ended.
-        round_trip_error_: How far rows come back from where they were, forward and then inverse.
         noise_: Observation noise that was added to y, a number a column.
         simulations_: What `fit_simulator` drew, failures included; with several rounds, the rows of the last box.
         n_simulated_: How many rows `fit_simulator` simulated in all rounds.
         rounds_: Box of x that each round of `fit_simulator` drew from; None for a prior without an end.
     """
 
-    _joint: bool
-    _usual_training = Training(n_restarts=4, batch_size=100, backward=1.0)
+    n_blocks: int = 2
+    _: KW_ONLY
+    mixing: str = "linear"
+    condenser: Condenser | int | None = None
+    noise: Any = "auto"
 
-    extent_: Extent | None = None
-
-    def __init__(
-        self,
-        n_blocks: int = 2,
-        n_layers: int = 2,
-        *,
-        library: Mapping[str, int] | Sequence[str] | None = None,
-        subnet: str = "eql",
-        mixing: str = "linear",
-        charts: Sequence[str] | str = (),
-        condenser: Condenser | int | None = None,
-        noise: Any = "auto",
-        bounds: Any = None,
-        units: Mapping[str, str] | None = None,
-        training: Training | Effort | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_blocks = n_blocks
-        self.n_layers = n_layers
-        self.library = library
-        self.subnet = subnet
-        self.mixing = mixing
-        self.charts = charts
-        self.condenser = condenser
-        self.noise = noise
-        self.bounds = bounds
-        self.units = units
-        self.training = training
-        self.random_state = random_state
+    _usual_training: ClassVar[Training] = Training(n_restarts=4, batch_size=100, backward=1.0)
+    _peak: ClassVar[float | None] = PEAK
 
     def fit(self, x: Any, y: Any) -> Self:
         """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""
@@ -135,21 +92,17 @@ class InverseModel(FlowModel):
         x_table = read_table(x, bounds=bounds, what="x", min_rows=10)
         y_table = read_table(y, what="y")
         check_paired(x_table, y_table)
-        x_table, y_table = _with_units(x_table, y_table, dict(self.units or {}))
+        units = check_units(self.units or {}, [*x_table.names, *y_table.names], what="x and y")
+        x_table, y_table = _with_units(x_table, units), _with_units(y_table, units)
         if self._joint and y_table.n_columns > max(2, x_table.n_columns):
             raise ValueError(
                 f"ISR maps x to [y, z], so y may not have more columns ({y_table.n_columns}) than x "
                 f"({x_table.n_columns}); use ConditionalISR, which has no such limit"
             )
-        self.columns_, self.y_columns_ = x_table.columns, y_table.columns
-        self.noise_ = observation_noise(self.noise, y_table)
+        self.y_columns_, self.noise_ = y_table.columns, observation_noise(self.noise, y_table)
         measured = np.random.default_rng([seed_of(self.random_state), 2]).normal(y_table.values, self.noise_)
         self.training_, self.extent_ = TrainingRecord.of(measured), Extent.of(x_table.values)
-        box = None if x_table.bounds is None else bounded(x_table.bounds.low, x_table.bounds.high)
-        self._fit(
-            Pairs(x_table.values, box, y_table.values, self.noise_), clamp=CLAMP, peak=PEAK, shape=self._shape(),
-            joint=self._joint, stream=stream,
-        )  # fmt: skip
+        self._fit(x_table, y_table.values, self.noise_, stream)
         return self
 
     def fit_simulator(
@@ -188,31 +141,22 @@ class InverseModel(FlowModel):
         self.prior_, self.simulator_, self.rounds_, self.n_simulated_ = whole, simulator, [], 0
         parts: list[Simulations] = []
         for number in range(rounds):
+            box = _whole_box(whole)
             if number:
                 box = box_around(self.posterior(y_star).sample(N_DRAWS), self.prior_)
-                before = self.rounds_[-1]
-                if before is not None and hardly_shrinks(before, box):
+                if self.rounds_[-1] is not None and hardly_shrinks(self.rounds_[-1], box):
                     break
-                self.rounds_.append(box)
-                self.prior_ = whole.within(box.low, box.high)
-                parts = [inside(part, box) for part in parts]
-            else:
-                self.rounds_.append(_whole_box(whole))
-            n_kept = sum(len(part.x) for part in parts)
-            parts.append(
-                simulate(
-                    self.prior_, simulator, max(n - n_kept, 1), n_jobs=n_jobs,
-                    random_state=_seed_of_round(seed, number),
-                    folder=folder if folder is None or not number else Path(folder) / f"round-{number + 1}",
-                )
+                self.prior_, parts = whole.within(box.low, box.high), [inside(part, box) for part in parts]
+            self.rounds_.append(box)
+            drawn = simulate(
+                self.prior_, simulator, max(n - sum(len(part.x) for part in parts), 1), n_jobs=n_jobs,
+                random_state=_seed_of_round(seed, number), folder=_folder_of_round(folder, number),
             )  # fmt: skip
-            self.n_simulated_ += len(parts[-1].x) + parts[-1].n_failed
+            parts.append(drawn)
+            self.n_simulated_ += len(drawn.x) + drawn.n_failed
             self.simulations_ = joined(parts, self.prior_)
-            if (
-                y_star is not None and not number
-            ):  # a wrong observation is told before the first fit, not after it
-                self.y_columns_ = read_table(self.simulations_.y, what="y").columns
-                read_observations(y_star, self.y_columns_)
+            if y_star is not None:  # a wrong observation is told before the first fit, not after it
+                read_observations(y_star, read_table(self.simulations_.y, what="y").columns)
             bounds = self.prior_.bounds if self.bounds is None or number else self.bounds
             self._fit_rows(self.simulations_.x_frame(), self.simulations_.y, bounds=bounds)
         return self
@@ -223,7 +167,7 @@ class InverseModel(FlowModel):
             raise ValueError(
                 "condenser belongs to ConditionalISR: ISR gives y as an output and does not read it"
             )
-        return {"n_features": condenser.n_features, "condenser": condenser.kind}
+        return {"clamp": CLAMP, "n_features": condenser.n_features, "condenser": condenser.kind}
 
     def posterior(self, y_star: Any) -> Posterior:
         """Return the posterior given one observation, or several of the same x (rows)."""
@@ -241,12 +185,7 @@ class InverseModel(FlowModel):
         )
 
     def sample(
-        self,
-        y: Any,
-        n_samples: int = 1,
-        random_state: int | None = 0,
-        *,
-        precision: Precision = "double",
+        self, y: Any, n_samples: int = 1, random_state: int | None = 0, *, precision: Precision = "double"
     ) -> np.ndarray:
         """Return ``n_samples`` rows of x for every row of y: an array (rows of y, samples, variables).
 
@@ -285,20 +224,12 @@ class InverseModel(FlowModel):
         return self.y_columns_.names
 
     def _units(self) -> dict[str, str]:
-        columns = (self.columns_, self.y_columns_)
-        return {n: u for c in columns for n, u in zip(c.names, c.units, strict=True) if u}
+        y = self.y_columns_
+        return super()._units() | {n: u for n, u in zip(y.names, y.units, strict=True) if u}
 
-    def to_bundle(self) -> Bundle:
-        """Return what a file of this model holds: the flow, names, units and where it comes from."""
-        check_is_fitted(self, "flow_")
-        return Bundle(
-            model=self.flow_, x_names=self.columns_.names, y_names=self.y_columns_.names, units=self._units(),
-            kind=type(self).__name__, others=self._others(),
-            metadata=self._metadata(
-                charts=self.fit_.charts, noise=self.noise_, training=self.training_.to_dict(),
-                **({"extent": self.extent_.to_dict()} if self.extent_ is not None else {}),
-            ),
-        )  # fmt: skip
+    def _metadata(self, **more: Any) -> dict[str, Any]:
+        seen = {"training": self.training_.to_dict(), "extent": self.extent_.to_dict()}
+        return super()._metadata(noise=self.noise_, **seen, **more)
 
 
 class ISR(InverseModel):
@@ -322,13 +253,13 @@ class ISR(InverseModel):
         (True, <saved ISR of x1, x2, giving y1>)
     """
 
-    _joint = True
+    _joint: ClassVar[bool] = True
 
-    def _misfit(self, pairs: Pairs) -> Status | None:
-        assert pairs.y is not None
-        x, y = pairs.x[:N_JUDGED], pairs.y[:N_JUDGED]
+    def _misfit(self) -> Status | None:
+        x, y = self._some_rows
+        assert y is not None
         predicted = self.flow_.forward(x)[0][:, : self.flow_.n_observed]
-        return worse_than_constant(predicted, y, self.y_columns_.names) or super()._misfit(pairs)
+        return worse_than_constant(predicted, y, self.y_columns_.names) or super()._misfit()
 
     def predict(self, x: Any) -> np.ndarray:
         """Return the surrogate's y for rows of x."""
@@ -357,21 +288,9 @@ class ConditionalISR(InverseModel):
         (('y1',), True)
     """
 
-    _joint = False
 
-
-def _with_units(x: Table, y: Table, units: dict[str, str]) -> tuple[Table, Table]:
-    unknown = sorted(set(units) - {*x.names, *y.names})
-    if unknown:
-        raise ValueError(
-            f"units name {unknown}, which are no columns; the columns are {[*x.names, *y.names]}"
-        )
-
-    def labelled(table: Table) -> Table:
-        given = tuple(units.get(name) for name in table.names)
-        return Table(table.values, Columns(table.names, given, table.bounds))
-
-    return labelled(x), labelled(y)
+def _with_units(table: Table, units: Mapping[str, str]) -> Table:
+    return Table(table.values, Columns(table.names, tuple(map(units.get, table.names)), table.bounds))
 
 
 def _whole_box(prior: Prior) -> Bounds | None:
@@ -381,6 +300,10 @@ def _whole_box(prior: Prior) -> Bounds | None:
 
 def _seed_of_round(seed: int, number: int) -> int:
     return seed if number == 0 else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+def _folder_of_round(folder: str | Path | None, number: int) -> str | Path | None:
+    return folder if folder is None or number == 0 else Path(folder) / f"round-{number + 1}"
 
 
 def _unbounded(columns: Columns) -> Columns:

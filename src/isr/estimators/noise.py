@@ -16,9 +16,7 @@ AUTO = 0.01
 def observation_noise(noise: Any, y: Table) -> np.ndarray:
     """Return the standard deviation of the noise to add to each column of ``y``.
 
-    Args:
-        noise: ``"auto"``, a number, one number a column, or a mapping by name (columns left out get none).
-        y: The observations.
+    ``noise`` is ``"auto"``, a number, one number per column, or a mapping by name (columns left out get none).
 
     Example:
         >>> from isr.tables.tables import read_table

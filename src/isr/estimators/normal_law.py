@@ -27,12 +27,8 @@ def normal_point(rows: Rows, *, joint: bool, weigh: bool = True) -> Point | None
     """Return the normal law of x, linear in y where there is one, as a point of the front; None for a joint model.
 
     ``z = W (x - mean)`` for a density and ``z = W (x - B y)`` given y, with a triangular ``W``. A single variable has
-    its padding beside it, as every flow of one has, so that losses can be compared.
-
-    Args:
-        rows: What it is fitted to.
-        joint: Whether y is an output.
-        weigh: Whether to write its equations and count what they cost, which loads SymPy; else that is estimated.
+    its padding beside it, as every flow of one has, so that losses can be compared. To ``weigh`` is to write its
+    equations and count what they cost, which loads SymPy; else that is estimated.
     """
     if joint:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,12 +16,18 @@ import numpy as np
 
 from isr.bijections.parameters import cast, flatten, n_constants
 from isr.bijections.programs import compiled
+from isr.bijections.seeds import children
+from isr.estimators.settings import Plan
 from isr.formulas.eliminate import eliminate
 from isr.formulas.front import Point
 from isr.formulas.refit import Fit, RowLoss
 from isr.formulas.snap import Snapped, fix_gauge, snap
+from isr.training.blocks import Blocks
+from isr.training.loop import Noise
 from isr.training.monitor import Monitor
-from isr.training.population import Population
+from isr.training.population import Population, Restarts, Task
+from isr.training.sublibraries import sublibrary_masks
+from isr.training.workers import train_shared
 
 # Formulas with more constants than this are neither short nor cheap to refine.
 MAX_CONSTANTS = 100
@@ -54,13 +61,7 @@ class Refined:
 
 @dataclass(frozen=True)
 class Polished:
-    """The chosen model with its constants settled.
-
-    Args:
-        point: The point of the front, with model and figures brought up to date.
-        errors: Standard error of each of the model's constants, NaN where it is fixed.
-        labels: Constants set to simple values, by index.
-    """
+    """The chosen model, its constants settled; their standard errors (NaN where fixed), and what some were set to."""
 
     point: Point
     errors: np.ndarray
@@ -136,12 +137,50 @@ class Criterion:
         return Point(model, self.complexity(model), n_constants(model), self.nats(train_loss), held_out, rows)
 
 
+def train_networks(
+    plan: Plan,
+    build: Callable[[Any], Any],
+    objective: Callable[[Callable[[Any], Any]], Any],
+    data: Arrays | Blocks,
+    held_out: Arrays,
+    *,
+    about: str,
+    noise: Noise | None = None,
+    penalised: Callable[[Any], np.ndarray | None] = lambda network: None,
+) -> tuple[Population, Callable[[Any], Any]]:
+    """Return a trained population, and the function that makes a network of a member's weights.
+
+    Args:
+        plan: How to train.
+        build: Makes a network with random weights from a seed.
+        objective: Makes the loss of a batch from the function that puts weights into a network.
+        data: Training arrays.
+        held_out: Held-out arrays.
+        about: What the objective depends on besides the data, so that a checkpoint of another one is refused.
+        noise: What is added to y at every step.
+        penalised: Tells which weights of a network the penalty counts.
+    """
+    n = int(plan.training.n_restarts or 1)
+    own, *seeds = children(plan.seed, n + 1)
+    networks = [build(seed) for seed in seeds]
+    # Permutations are part of the structure: those of the first serve all members, which are told by weights alone.
+    weights = np.stack([np.asarray(flatten(network)[0], np.float32) for network in networks])
+    _, restore = flatten(networks[0])
+    masks, groups = sublibrary_masks(networks[0], n) if plan.is_sparse else (None, None)
+    task = Task(objective(restore), data, held_out, noise, penalised(networks[0]), about)
+    path = None if plan.training.checkpoint is None else Path(plan.training.checkpoint)
+    population = train_shared(
+        task, Restarts(weights, masks, groups), plan.schedule, own, n_jobs=plan.training.n_jobs, monitor=plan.monitor,
+        path=path,
+    )  # fmt: skip
+    return population, restore
+
+
 def prune(
     networks: Iterable[Any],
     row_loss: RowLoss,
     data: Arrays,
     monitor: Monitor,
-    *,
     nats: Callable[[float], float] = float,
 ) -> Pruned:
     """Return each network without the weights that it does not miss; those of one structure share a program."""
@@ -178,13 +217,7 @@ def refine(candidates: Iterable[Any], criterion: Criterion, monitor: Monitor) ->
 
 
 def polish(point: Point, criterion: Criterion, *, snapping: bool) -> Polished:
-    """Return a model made of formulas with its constants refitted, freed of redundancy and snapped.
-
-    Args:
-        point: Holds the model.
-        criterion: What it is fitted to.
-        snapping: Whether constants may be set to simple values.
-    """
+    """Return a model made of formulas with its constants refitted, freed of redundancy and snapped."""
     fit = criterion.fit(point.model)
     theta, _ = fit.converge(fit.start, np.flatnonzero(fit.start))
     theta, free = fix_gauge(fit, theta, np.flatnonzero(theta))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,7 +16,6 @@ from isr.bijections.affine import Standardise, standardise
 from isr.bijections.eql import EQL, build_eql
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten, n_constants
-from isr.bijections.seeds import children
 from isr.equations import extract
 from isr.estimators.factors import Factor, find_factor
 from isr.estimators.pipeline import (
@@ -31,9 +29,10 @@ from isr.estimators.pipeline import (
     polish,
     prune,
     refine,
+    train_networks,
 )
 from isr.estimators.rows import n_held_out
-from isr.estimators.settings import Training
+from isr.estimators.settings import Plan
 from isr.estimators.status import DivergedError
 from isr.formulas.canonical import (
     Expression,
@@ -47,10 +46,6 @@ from isr.formulas.canonical import (
 from isr.formulas.front import choose, pareto
 from isr.tables.splits import Split, split_rows
 from isr.training.cache import keep_compiled_programs
-from isr.training.monitor import Monitor
-from isr.training.population import Restarts, Schedule, Task
-from isr.training.sublibraries import sublibrary_masks
-from isr.training.workers import train_shared
 
 N_REFINED = 5
 # A residual variance below this share of y's is rounding, not misfit; a network is not expected to be that exact.
@@ -78,47 +73,28 @@ class Samples:
         return arrays
 
 
-def fit_regression(
-    samples: Samples,
-    *,
-    library: Library,
-    n_layers: int,
-    training: Training,
-    schedule: Schedule,
-    seed: int,
-    monitor: Monitor,
-) -> Fitted:
-    """Fit formulas for every column of y to rows of x, by least squares.
-
-    Args:
-        samples: The user's rows.
-        library: Primitives of a layer.
-        n_layers: Hidden layers.
-        training: The user's options, complete.
-        schedule: How the population is trained.
-        seed: Of everything drawn.
-        monitor: Progress, deadline and interruption.
-    """
+def fit_regression(samples: Samples, library: Library, n_layers: int, plan: Plan) -> Fitted:
+    """Fit formulas for every column of y to rows of x, by least squares."""
     keep_compiled_programs()
     with jax.enable_x64(True):
-        split = split_rows(len(samples.x), held_out=n_held_out(len(samples.x)), random_state=seed)
+        split = split_rows(len(samples.x), held_out=n_held_out(len(samples.x)), random_state=plan.seed)
         x_scale, y_scale = standardise(samples.x[split.train]), standardise(samples.y[split.train])
         factors = _Factors.of(samples, library, split)
         rest = replace(samples, y=samples.y / factors.values(samples.x))
         rest_scale = y_scale if factors.are_trivial else _scale_of_rest(rest.y[split.train])
         train, held_out = (_scaled(rest.arrays(rest_scale, rows), x_scale) for rows in split)
-        trained = _train(train, held_out, library, n_layers, training, schedule, seed, monitor)
-        pruned = prune(_promising(trained), row_loss, train, monitor, nats=_nats(COARSE_FLOOR))
+        trained = _train(train, held_out, library, n_layers, plan)
+        pruned = prune(_promising(trained), row_loss, train, plan.monitor, nats=_nats(COARSE_FLOOR))
         ratios = np.asarray(rest_scale.scale) / np.asarray(y_scale.scale)
         opened = [factors.multiplied(formulas, ratios) for formulas in _open(pruned, x_scale)]
         criterion = _criterion(*(samples.arrays(y_scale, rows) for rows in split))
-        refined: Refined = refine(opened, criterion, monitor)
+        refined: Refined = refine(opened, criterion, plan.monitor)
         front = pareto(refined.points)
         if not front:
             raise DivergedError
-        chosen = choose(front, training.selection, n_rows=len(split.train))
+        chosen = choose(front, plan.training.selection, n_rows=len(split.train))
         front = [replace(p, model=_in_units(p.model, y_scale)) for p in front]
-        polished = polish(front[chosen], _in_y_units(criterion, y_scale), snapping=training.snap)
+        polished = polish(front[chosen], _in_y_units(criterion, y_scale), snapping=plan.training.snap)
         front[chosen] = polished.point
         return Fitted(front, chosen, polished.errors, polished.labels, trained.population, len(split.train))
 
@@ -210,28 +186,16 @@ class _Factors:
         )
 
 
-def _train(
-    data: Arrays,
-    held_out: Arrays,
-    library: Library,
-    n_layers: int,
-    training: Training,
-    schedule: Schedule,
-    seed: int,
-    monitor: Monitor,
-) -> Trained:
-    assert training.n_restarts is not None
-    keys = children(seed, training.n_restarts + 1)
+def _train(data: Arrays, held_out: Arrays, library: Library, n_layers: int, plan: Plan) -> Trained:
     shape: dict[str, Any] = {"n_layers": n_layers, "library": library, "skip": True, "last_scale": 0.3}
-    networks = [build_eql(key, len(data["x"]), len(data["y"]), **shape) for key in keys[1:]]
-    _, restore = flatten(networks[0])
-    masks, groups = sublibrary_masks(networks[0], training.n_restarts)
-    task = Task(_Objective(restore), data, held_out, about=repr((library, n_layers)))
-    weights = np.stack([np.asarray(flatten(n)[0], np.float32) for n in networks])
-    population = train_shared(
-        task, Restarts(weights, masks, groups), schedule, keys[0], n_jobs=training.n_jobs, monitor=monitor,
-        path=None if training.checkpoint is None else Path(training.checkpoint),
-    )  # fmt: skip
+    population, restore = train_networks(
+        plan,
+        lambda key: build_eql(key, len(data["x"]), len(data["y"]), **shape),
+        _Objective,
+        data,
+        held_out,
+        about=repr((library, n_layers)),
+    )
     finite = [w for w in population.weights if np.all(np.isfinite(w))]
     return Trained([restore(np.asarray(w, np.float64)) for w in finite], population)
 

@@ -55,14 +55,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Part:
-    """Training rows, or held-out rows.
-
-    Args:
-        x: Rows, opened from their bounds.
-        y: Rows beside them, with noise.
-        clean_y: The same without.
-        log_det: Of the opening.
-    """
+    """Training rows or held-out rows: x opened from its bounds, with the log-determinant of that; y with noise."""
 
     x: np.ndarray
     y: np.ndarray | None
@@ -75,15 +68,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows ready for a fit, and what makes standard ones of them; arrays have the batch last.
+    """Rows ready for a fit, and what makes standard ones of them; ``jitter`` is the noise of each standard y.
 
-    Args:
-        train: Rows to train on.
-        held_out: Rows that judge.
-        bounds: Chart of the box x lies in.
-        scale: Standardises x.
-        y_scale: Standardises y.
-        jitter: Noise of each standard y.
+    Arrays have the batch last.
     """
 
     train: Part
@@ -95,17 +82,16 @@ class Rows:
 
     @property
     def dim(self) -> int:
-        """Number of variables in x."""
         return self.train.x.shape[1]
 
     @property
     def n_padding(self) -> int:
-        """Variables that a flow of x has beside it."""
+        """How many variables a flow of x has beside it."""
         return int(self.dim == 1)
 
     @property
     def n_observed(self) -> int:
-        """Number of variables in y."""
+        """How many variables y has."""
         return 0 if self.y_scale is None else self.y_scale.dim
 
     @property
@@ -131,13 +117,7 @@ class Rows:
 
 
 def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False) -> Rows:
-    """Return rows ready for a fit.
-
-    Args:
-        pairs: The user's rows.
-        seed: Of the split and of the noise that is added once.
-        isotropic: Whether all of x gets one and the same scale, as polar coordinates need.
-    """
+    """Return rows ready for a fit; ``isotropic`` gives all of x one and the same scale, as polar coordinates need."""
     x, log_det = _opened(pairs.x, pairs.bounds)
     y, y_scale, jitter = None, None, np.zeros(0)
     train, held_out = pairs.split(seed)

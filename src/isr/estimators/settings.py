@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from isr.estimators.wrong_options import explains_wrong_options
 from isr.training.loop import Phase
+from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty, parse_penalty
 from isr.training.population import Schedule
 
@@ -31,8 +32,6 @@ EFFORTS = {
     "normal": Effort(3000, 6000, 800),
     "thorough": Effort(15000, 15000, 3000),
 }
-
-
 # Strengths of the penalty, one for each copy of a restart.
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
 
@@ -137,22 +136,16 @@ MIN_STEPS = 50
 def make_schedule(
     training: Training, n_rows: int, *, sparse: bool = True, peak: float | None = None
 ) -> Schedule:
-    """Return the schedule of a fit to so many rows; that of a dense model has all its steps in one phase.
+    """Return the schedule of a fit; that of a dense model (no penalty, or not ``sparse``) has all steps in one phase.
 
-    Args:
-        training: With a batch size.
-        n_rows: Training rows.
-        sparse: Whether weights are driven to zero at all; the same as no penalty.
-        peak: Highest learning rate of a named effort, where it is not 1e-2; an `Effort` brings its own.
+    ``peak`` is the highest learning rate of a named effort, where it is not the usual one; an `Effort` brings its own.
     """
-    effort, penalty, batch_size = training.effort, training.penalty, training.batch_size
-    assert batch_size is not None
+    effort, penalty, size = training.effort, training.penalty, int(min(training.batch_size or n_rows, n_rows))
     if isinstance(effort, str) and effort not in EFFORTS:
         raise ValueError(f"unknown effort {effort!r}; known: {', '.join(EFFORTS)}, or an Effort")
     steps = EFFORTS[effort] if isinstance(effort, str) else effort
     if isinstance(effort, str) and peak is not None:
         steps = replace(steps, peak=peak)
-    size = int(min(batch_size, n_rows))
     common: dict[str, Any] = {
         "batch_size": size, "penalty": parse_penalty(penalty or "l0.5"), "least_steps": MIN_STEPS
     }  # fmt: skip
@@ -171,6 +164,21 @@ def make_schedule(
         Phase("refit", epochs(steps.refit), 3e-3, 1e-5),
     )
     return Schedule(phases, STRENGTHS, **common)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a fit goes about it: the user's options, complete; the schedule made of them; the seed; and progress."""
+
+    training: Training
+    schedule: Schedule
+    seed: int
+    monitor: Monitor
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether what is short is preferred."""
+        return self.training.penalty is not None
 
 
 def seed_of(random_state: Any) -> int:

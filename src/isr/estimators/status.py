@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from isr.formulas.front import Point
 from isr.training.population import Population
@@ -28,13 +26,7 @@ class DivergedError(FloatingPointError, ValueError):
 
 @dataclass(frozen=True)
 class Status:
-    """How a fit ended.
-
-    Args:
-        ok: Whether the result is what the settings asked for.
-        reason: What happened.
-        remedy: What to do about it; empty when all went well.
-    """
+    """How a fit ended: whether as the settings asked for, what happened, and what to do about it."""
 
     ok: bool
     reason: str
@@ -45,13 +37,7 @@ class Status:
 
 
 def status_of(population: Population, n_steps: int, stopped: str | None = None) -> Status:
-    """Return how training went: finished, stopped early, or lost many steps to numbers that were not finite.
-
-    Args:
-        population: The trained members.
-        n_steps: Steps of the longest phase.
-        stopped: Why the fit was stopped after training, if it was.
-    """
+    """Return how training went: finished, stopped early (then or later), or lost many of its steps."""
     if population.stopped or stopped:
         return Status(
             False, f"the fit ended early: {population.stopped or stopped}", "the best model so far is kept"
@@ -111,9 +97,3 @@ def worse_than_constant(predicted: np.ndarray, y: np.ndarray, names: Sequence[st
         f"the surrogate predicts {', '.join(bad)} worse than the mean of the training rows does",
         "use ConditionalISR for the posterior or EQLRegressor for the surrogate, or more blocks",
     )
-
-
-def warn_unless_ok(status: Status) -> None:
-    """Issue a `ConvergenceWarning` for a status that is not all right."""
-    if not status.ok:
-        warnings.warn(str(status), ConvergenceWarning, stacklevel=3)

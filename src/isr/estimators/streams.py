@@ -55,17 +55,16 @@ class Stream:
 
     @property
     def n_blocks(self) -> int:
-        """How many blocks there are."""
         return self.x.n_rows // self.block_rows
 
     @property
     def n_trained(self) -> int:
-        """Rows of a block that are trained on."""
+        """How many rows of a block are trained on."""
         return self.block_rows - self.n_held
 
     @property
     def n_held_out(self) -> int:
-        """Rows held out of all blocks."""
+        """How many rows are held out of all blocks."""
         return self.n_blocks * self.n_held
 
     def read(self, number: int) -> tuple[Both, Both]:
@@ -114,7 +113,6 @@ class StandardBlocks:
 
     @property
     def n_blocks(self) -> int:
-        """How many blocks there are."""
         return self.stream.n_blocks
 
     def block(self, number: int) -> Arrays:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 from sklearn.base import DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from isr.bijections.affine import bounded
 from isr.bijections.flow import Precision
 from isr.bijections.transformers import AbstractTransformer
 from isr.estimators.flow_model import FlowModel
-from isr.estimators.rows import Pairs
-from isr.estimators.settings import Effort, Training, seed_of
+from isr.estimators.settings import Training, seed_of
 from isr.estimators.streams import Stream
 from isr.estimators.wrong_options import explains_wrong_options
 from isr.tables.arrays import without_times
@@ -27,6 +26,7 @@ CLAMP = 5.0
 
 
 @explains_wrong_options
+@dataclass(eq=False, repr=False)
 class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
     """Learns ``f(x) = z`` with z standard normal: a density whose equations run both ways.
 
@@ -73,50 +73,17 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         <saved SymbolicFlow of x1, x2>
     """
 
-    _usual_training = Training(n_restarts=8, batch_size=64, backward=0.0)
-    _no_training = ("loss",)
+    _: KW_ONLY
+    transformer: AbstractTransformer | None = None
 
-    def __init__(
-        self,
-        n_blocks: int = 1,
-        n_layers: int = 2,
-        *,
-        library: Mapping[str, int] | Sequence[str] | None = None,
-        subnet: str = "eql",
-        transformer: AbstractTransformer | None = None,
-        mixing: str = "permutation",
-        charts: Sequence[str] | str = (),
-        bounds: Any = None,
-        units: Mapping[str, str] | None = None,
-        training: Training | Effort | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_blocks = n_blocks
-        self.n_layers = n_layers
-        self.library = library
-        self.subnet = subnet
-        self.transformer = transformer
-        self.mixing = mixing
-        self.charts = charts
-        self.bounds = bounds
-        self.units = units
-        self.training = training
-        self.random_state = random_state
+    _usual_training: ClassVar[Training] = Training(n_restarts=8, batch_size=64, backward=0.0)
+    _no_training: ClassVar[tuple[str, ...]] = ("loss",)
 
     def fit(self, X: Any, y: Any = None) -> SymbolicFlow:
         """Learn the density of the rows of X; y is ignored."""
         values = validate_data(self, without_times(X), dtype=np.float64, ensure_min_samples=4)
         names = getattr(self, "feature_names_in_", None)
-        table = read_table(
-            values,
-            names=None if names is None else list(names),
-            units=self.units,
-            bounds=self.bounds,
-            what="x",
-        )
-        self.columns_ = table.columns
-        box = None if table.bounds is None else bounded(table.bounds.low, table.bounds.high)
-        self._fit(Pairs(table.values, box), clamp=CLAMP, shape={"skip": True})
+        self._fit_rows(values, None if names is None else list(names))
         return self
 
     def fit_file(self, source: Any, x: Sequence[str] | Sequence[int] | None = None) -> SymbolicFlow:
@@ -128,15 +95,17 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         """
         rows = open_rows(source, x)
         stream = Stream.over(rows, None, seed=seed_of(self.random_state), bounds=self.bounds)
-        table = read_table(
-            stream.sample()[0], names=rows.names, units=self.units, bounds=self.bounds, what="x"
-        )
-        self.columns_, self.n_features_in_ = table.columns, table.n_columns
         if isinstance(source, str | Path) and Path(source).suffix != ".npy":
             self.feature_names_in_ = np.array(rows.names, dtype=object)
-        box = None if table.bounds is None else bounded(table.bounds.low, table.bounds.high)
-        self._fit(Pairs(table.values, box), clamp=CLAMP, shape={"skip": True}, stream=stream)
+        self.n_features_in_ = len(rows.names)
+        self._fit_rows(stream.sample()[0], rows.names, stream)
         return self
+
+    def _fit_rows(self, x: np.ndarray, names: Sequence[str] | None, stream: Stream | None = None) -> None:
+        self._fit(read_table(x, names=names, units=self.units, bounds=self.bounds), None, None, stream)
+
+    def _shape(self) -> dict[str, Any]:
+        return {"clamp": CLAMP, "skip": True, "transformer": self.transformer}
 
     def score_samples(self, X: Any, *, precision: Precision = "double") -> np.ndarray:
         """Return the log-density (nats) of each row, in ``"double"`` or the faster ``"single"`` precision."""

@@ -16,13 +16,7 @@ from isr.formulas.refit import Fit
 
 
 class Cut(NamedTuple):
-    """One point of the path.
-
-    Attributes:
-        theta: The constants, zero where cut.
-        loss: Mean loss on the training rows.
-        free: Indices of the constants left.
-    """
+    """One point of the path: the constants, zero where cut, their loss, and the indices of those left."""
 
     theta: np.ndarray
     loss: float
@@ -31,6 +25,9 @@ class Cut(NamedTuple):
 
 # Constants may go together while the quadratic model predicts a cost below so many nats over all rows.
 BULK_NATS = 0.5
+STOP_NATS = 0.3
+# How many of the least missed constants are tried where cutting the first one costs.
+N_CANDIDATES = 3
 # A bulk cut that really costs more than this is taken back and tried smaller.
 ACTUAL_NATS = 2.0
 
@@ -39,8 +36,7 @@ def eliminate(
     fit: Fit,
     theta: np.ndarray,
     *,
-    n_candidates: int = 3,
-    stop_nats: float = 0.3,
+    stop_nats: float = STOP_NATS,
     singly: bool = True,
     should_stop: Callable[[], bool] = bool,
 ) -> list[Cut]:
@@ -49,8 +45,7 @@ def eliminate(
     Args:
         fit: The loss.
         theta: Starting constants; zeros stay zero.
-        n_candidates: How many of the least missed constants are tried where cutting the first one costs.
-        stop_nats: The path ends where one more cut costs so many nats a row.
+        stop_nats: The path ends where one more cut costs so many nats per row.
         singly: Whether to go on one by one where nothing more can go for free.
         should_stop: Asked before every cut; the path ends there when it says so.
     """
@@ -60,7 +55,7 @@ def eliminate(
         cut = _bulk(fit, path[-1])
         if cut is None and not singly:
             break
-        cut = cut or _single(fit, path[-1], n_candidates)
+        cut = cut or _single(fit, path[-1])
         if fit.nats(cut.loss) - fit.nats(path[-1].loss) > stop_nats:
             break
         path.append(cut)
@@ -80,22 +75,18 @@ def _bulk(fit: Fit, here: Cut) -> Cut | None:
     return None
 
 
-def _single(fit: Fit, here: Cut, n_candidates: int) -> Cut:
+def _single(fit: Fit, here: Cut) -> Cut:
     hessian = _regular(fit.hessian(here.theta, here.free, fast=True))
     inverse = np.linalg.inv(hessian)
     worth = here.theta[here.free] ** 2 / (2 * np.diag(inverse))
-    best: Cut | None = None
-    for place in np.argsort(worth)[:n_candidates]:
-        move = -inverse[:, place] * here.theta[here.free[place]] / inverse[place, place]
+    tried = []
+    for place in np.argsort(worth)[:N_CANDIDATES]:
         guess = here.theta.copy()
-        guess[here.free] += move
-        cut = _without(fit, here, here.free[[place]], guess)
-        if best is None or cut.loss < best.loss:
-            best = cut
-        if fit.nats(cut.loss) - fit.nats(here.loss) < BULK_NATS / fit.n_rows:
+        guess[here.free] -= inverse[:, place] * here.theta[here.free[place]] / inverse[place, place]
+        tried.append(_without(fit, here, here.free[[place]], guess))
+        if fit.nats(tried[-1].loss) - fit.nats(here.loss) < BULK_NATS / fit.n_rows:
             break
-    assert best is not None
-    return best
+    return min(tried, key=lambda cut: cut.loss)
 
 
 def _plan(fit: Fit, here: Cut) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:

@@ -19,9 +19,9 @@ class Point:
         model: The model.
         complexity: Cost of its equations.
         n_constants: Learned numbers in use.
-        train_nats: Loss a training row, in nats.
-        held_out_nats: Loss a held-out row, in nats.
-        held_out_rows: The same for each held-out row, so that two models can be compared row by row.
+        train_nats: Mean loss of the training rows.
+        held_out_nats: Mean loss of the held-out rows.
+        held_out_rows: Loss of each held-out row, so that two models can be compared row by row.
         is_network: Whether the model is as it was trained, no formulas yet.
     """
 
@@ -48,15 +48,10 @@ def pareto(points: Sequence[Point]) -> list[Point]:
 def choose(front: Sequence[Point], rule: str = "bic", *, n_rows: int, complexity: int | None = None) -> int:
     """Return which point of ``front`` to use.
 
-    ``"bic"``: lowest ``n * train nats + n_constants * log(n) / 2`` (the default: an extra constant must earn its
-    place). ``"accuracy"``: lowest held-out loss. ``"simple"``: the simplest point whose held-out loss lies
-    within one standard error of the best, row by row.
-
-    Args:
-        front: Points from `pareto`.
-        rule: One of the three.
-        n_rows: Number of training rows.
-        complexity: Instead of a rule, the most accurate point no more complex than this.
+    ``"bic"``: lowest ``n * train nats + n_constants * log(n) / 2`` for n training rows (the default: an extra
+    constant must earn its place). ``"accuracy"``: lowest held-out loss. ``"simple"``: the simplest point whose
+    held-out loss lies within one standard error of the best, row by row. With ``complexity``, whatever the rule: the
+    most accurate point no more complex than that.
     """
     if not front:
         raise ValueError("the front is empty: no model gave a finite held-out loss")
@@ -74,8 +69,5 @@ def choose(front: Sequence[Point], rule: str = "bic", *, n_rows: int, complexity
     if rule == "bic":
         return int(np.argmin([n_rows * p.train_nats + 0.5 * np.log(n_rows) * p.n_constants for p in front]))
     best = front[int(np.argmin([p.held_out_nats for p in front]))]
-    for i, point in enumerate(front):
-        gap = point.held_out_rows - best.held_out_rows
-        if np.mean(gap) <= np.std(gap) / np.sqrt(len(gap)):
-            return i
-    return len(front) - 1
+    gaps = [point.held_out_rows - best.held_out_rows for point in front]
+    return next(i for i, gap in enumerate(gaps) if np.mean(gap) <= np.std(gap) / np.sqrt(len(gap)))

@@ -67,8 +67,7 @@ class Fit:
 
     def loss(self, theta: np.ndarray) -> float:
         """Return the mean loss; infinite where it is not a number."""
-        value, _ = self._value_and_grad(theta)
-        return value
+        return self._value_and_grad(theta)[0]
 
     def _value_and_grad(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         (value,), (grad,) = self._summed(theta[None], len(self._share))
@@ -115,18 +114,12 @@ class Fit:
     ) -> tuple[np.ndarray, float]:
         """Return constants that minimise the loss over the free ones, and that loss; never a worse one.
 
-        Args:
-            theta: Where to start.
-            free: Indices of the constants that may move.
-            max_iterations: Newton steps at most; many constants take ten times as many quasi-Newton steps.
-            fast: Whether the curvature may come from fewer rows.
+        Many constants take ten times as many quasi-Newton steps; ``fast`` takes the curvature from fewer rows.
         """
         before = self.loss(theta)
         if not len(free) or not np.isfinite(before):
             return theta, before
-        size = np.maximum(
-            np.abs(theta[free]), LEAST_SIZE
-        )  # badly scaled constants would starve a trust region
+        size = np.maximum(np.abs(theta[free]), LEAST_SIZE)  # badly scaled constants starve a trust region
 
         def place(phi: np.ndarray) -> np.ndarray:
             full = theta.copy()

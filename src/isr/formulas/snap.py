@@ -15,25 +15,13 @@ BUDGET_NATS = 1.92
 LARGEST_RELATIVE_ERROR = 0.1
 # Numerator plus twice the denominator of the least simple fraction: beyond, some fraction is always near.
 LARGEST_COST = 14
-_SPECIAL = {
-    "ln 2": np.log(2),
-    "pi": np.pi,
-    "2 pi": 2 * np.pi,
-    "pi/2": np.pi / 2,
-}
+_SPECIAL = {"ln 2": np.log(2), "pi": np.pi, "2 pi": 2 * np.pi, "pi/2": np.pi / 2}
 # A special number must be hit this well, relative: without that, one of them would often be near by chance.
 SPECIAL_ERROR = 0.005
 
 
 class Snapped(NamedTuple):
-    """Constants after snapping.
-
-    Attributes:
-        theta: The constants.
-        loss: Their mean loss on the training rows.
-        free: Indices of the constants still fitted.
-        labels: For each snapped constant what it was set to.
-    """
+    """Constants after snapping, their loss, the indices of those still fitted, and what the others were set to."""
 
     theta: np.ndarray
     loss: float

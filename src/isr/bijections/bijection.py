@@ -24,6 +24,8 @@ class AbstractBijection(eqx.Module):
 
     part: ClassVar[str] = ""
     """What equations call this part of a model; a chain numbers the blocks."""
+    is_penalised: ClassVar[bool] = False
+    """Whether sparsity may drive its learned numbers to zero."""
 
     if TYPE_CHECKING:  # a field in some bijections, a property in others; a declaration here would fix which
 

@@ -47,6 +47,7 @@ class Coupling(AbstractBijection):
     guard: float | None = eqx.field(static=True, default=None)
 
     part: ClassVar[str] = "block"
+    is_penalised: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         if not 0 < self.split < self.dim:

@@ -18,6 +18,7 @@ from isr.equations import Expressions, extract
 from isr.equations.naming import output_names
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import Samples, fit_regression
+from isr.estimators.rows import n_held_out
 from isr.estimators.settings import Effort, Training
 from isr.estimators.wrong_options import explains_wrong_options
 from isr.tables.arrays import without_times
@@ -102,7 +103,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         check_units(self.units or {}, [*self._x_names(), *self.y_names_], what="x and y")
         library = LIBRARY if self.library is None else self.library
         fit = partial(fit_regression, Samples(values, targets, weight), library, self.n_layers)
-        self._run(fit, max(1, round(0.8 * len(values))))
+        self._run(fit, len(values) - n_held_out(len(values)))
         return self
 
     def _use(self, index: int) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.build import Architecture, build_flow, chart_steps
 from isr.bijections.chain import Chain
-from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import cast
 from isr.bijections.programs import compiled
@@ -134,7 +133,7 @@ def _population(
 
 def penalised(flow: Flow) -> np.ndarray:
     """Return 1 for the weights of subnetworks and 0 for those of charts and mixing, which sparsity would break."""
-    parts = [(step, isinstance(step, Coupling)) for step in flow.steps] + [(flow.condition_map, True)]
+    parts = [*((step, step.is_penalised) for step in flow.steps), (flow.condition_map, True)]
     return np.concatenate(
         [
             np.full(leaf.size, float(counts))

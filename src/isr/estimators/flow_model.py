@@ -16,7 +16,7 @@ from isr.bijections.flow import Flow
 from isr.bijections.primitives import PAPER_LIBRARY
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.flow_fit import FlowTask, fit_flow
-from isr.estimators.rows import Pairs
+from isr.estimators.rows import Pairs, n_held_out
 from isr.estimators.settings import Effort, Training
 from isr.estimators.status import Status, beaten_by_normal, overfitting
 from isr.estimators.streams import Stream
@@ -114,7 +114,7 @@ class FlowModel(FittedFlow):
         self.columns_ = x.columns
         box = None if x.bounds is None else bounded(x.bounds.low, x.bounds.high)
         pairs = Pairs(x.values, box, y, noise, n_held_out=None if stream is None else stream.n_held_out)
-        n_train = max(1, round(0.8 * x.n_rows)) if stream is None else stream.n_trained
+        n_train = x.n_rows - n_held_out(x.n_rows) if stream is None else stream.n_trained
         self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
         task = FlowTask(pairs, self._architectures(x.n_columns), joint=self._joint, stream=stream)
         self._run(

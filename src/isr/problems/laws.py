@@ -41,8 +41,8 @@ class Law:
 
     Example:
         >>> law = LAWS["banana"]
-        >>> law.dim, law.constant_scale, law.latent
-        (2, True, (x0/2, -x0**2/5 + x1 + 4/5))
+        >>> law.dim, law.latent
+        (2, (x0/2, -x0**2/5 + x1 + 4/5))
         >>> z, log_det = law.to_latent(law.from_latent(np.zeros((1, 2))))
         >>> z, law.log_prob(np.zeros((1, 2))).round(3), round(law.entropy, 3)
         (array([[0., 0.]]), array([-2.851]), 3.531)
@@ -60,11 +60,6 @@ class Law:
     def dim(self) -> int:
         """Number of variables."""
         return len(self.order)
-
-    @property
-    def constant_scale(self) -> bool:
-        """Whether every ``s_i`` is a constant: a clamp on ``s`` then leaves the law exact."""
-        return not any(s.free_symbols for s in self.log_scale)
 
     @cached_property
     def latent(self) -> tuple[sp.Expr, ...]:

@@ -14,7 +14,6 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isr.bijections.formula import Formulas
-from isr.equations import Expressions, extract
 from isr.equations.naming import output_names
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import Samples, fit_regression
@@ -106,22 +105,14 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         self._run(fit, len(values) - n_held_out(len(values)))
         return self
 
-    def _use(self, index: int) -> None:
-        self.chosen_ = index
-        self.formulas_ = self.fit_.front[index].model
-        self.expressions_ = self._written()
-
-    def _written(self, model: Formulas | None = None) -> Expressions:
-        formulas = self.formulas_ if model is None else model
-        return extract(formulas, self._x_names(), self.y_names_, self.units)
+    @property
+    def formulas_(self) -> Formulas:
+        """The chosen model."""
+        return self.fit_.front[self.chosen_].model
 
     def _x_names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
         return [f"x{i + 1}" for i in range(self.n_features_in_)] if given is None else list(given)
-
-    def _model(self) -> Formulas:
-        check_is_fitted(self, "formulas_")
-        return self.formulas_
 
     def _y_names(self) -> tuple[str, ...]:
         return self.y_names_

@@ -34,15 +34,17 @@ MOST_NUMBERS = 200_000
 
 
 class EquationModel(BaseEstimator):
-    """Base of the estimators; a subclass sets ``fit_`` (with front, chosen, errors) and calls `_use`."""
+    """Base of the estimators; a subclass gives names and a function that fits."""
 
     units: Mapping[str, str] | None
     random_state: Any
+    n_features_in_: int
     fit_: Fitted
     chosen_: int
     history_: History
     status_: Status
     seed_: int
+    _expressions: Expressions | None
     training: Training | Effort | str | None
     _usual_training: ClassVar[Training]
     _no_training: ClassVar[tuple[str, ...]] = ()
@@ -91,17 +93,22 @@ class EquationModel(BaseEstimator):
         """Return what is wrong with a fit that ended as it should, or None."""
         return None
 
-    @abstractmethod
     def _use(self, index: int) -> None:
         """Make point ``index`` of the front the model that is used."""
+        self.chosen_, self._expressions = index, None
 
-    @abstractmethod
-    def _written(self, model: Any = None) -> Expressions:
-        """Return the equations of a model, of the one in use when left out."""
+    @property
+    def expressions_(self) -> Expressions:
+        """The equations of the chosen model, written when they are first asked for: long ones take seconds."""
+        check_is_fitted(self, "fit_")
+        if self._expressions is None:
+            self._expressions = self._written(self.fit_.front[self.chosen_].model)
+        return self._expressions
 
-    @abstractmethod
-    def _model(self) -> Any:
-        """Return the model in use, once there is one."""
+    def _written(self, model: Any) -> Expressions:
+        from isr.equations import extract
+
+        return extract(model, self._x_names(), self._y_names() or None, self._units())
 
     @abstractmethod
     def _x_names(self) -> Sequence[str]:
@@ -115,9 +122,10 @@ class EquationModel(BaseEstimator):
 
     def to_bundle(self) -> Bundle:
         """Return what a file of this model holds: the model, names, units and where it comes from."""
+        check_is_fitted(self, "fit_")
         return Bundle(
-            model=self._model(), x_names=tuple(self._x_names()), y_names=self._y_names(), units=self._units(),
-            kind=type(self).__name__, metadata=self._metadata(), others=self._others(),
+            model=self.fit_.front[self.chosen_].model, x_names=tuple(self._x_names()), y_names=self._y_names(),
+            units=self._units(), kind=type(self).__name__, metadata=self._metadata(), others=self._others(),
         )  # fmt: skip
 
     def choose(self, *, complexity: int | None = None, rule: str | None = None) -> Self:
@@ -180,7 +188,7 @@ class EquationModel(BaseEstimator):
         """What was learned, for notebooks; scikit-learn's own form shows the parameters."""
         if not hasattr(self, "fit_"):
             return ""
-        return model_html(self.to_bundle().title, self._written(), self.front_, str(self.status_))
+        return model_html(self.to_bundle().title, self.expressions_, self.front_, str(self.status_))
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         known = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from isr.bijections.bijection import AbstractBijection
 from isr.bijections.build import Architecture, build_flow, chart_steps
 from isr.bijections.chain import Chain
 from isr.bijections.flow import Flow
-from isr.bijections.parameters import cast
+from isr.bijections.parameters import Restore, cast
 from isr.bijections.programs import compiled
 from isr.estimators.flow_stages import (
     criterion_of,
@@ -112,7 +112,7 @@ def _train(rows: Rows, shape: Architecture, task: FlowTask, plan: Plan) -> Train
 
 def _population(
     rows: Rows, shape: Architecture, task: FlowTask, plan: Plan
-) -> tuple[Population, Callable[[Any], Flow]]:
+) -> tuple[Population, Restore[Flow]]:
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
     if task.joint:
         y = {"noise": (1.0,) * rows.n_observed}

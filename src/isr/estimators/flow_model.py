@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -21,75 +21,14 @@ from isr.estimators.settings import Effort, Training
 from isr.estimators.status import Status, beaten_by_normal, overfitting
 from isr.estimators.streams import Stream
 from isr.tables.degenerate import warn_if_degenerate
-from isr.tables.tables import Columns, Table
-
-if TYPE_CHECKING:
-    from isr.equations import Expressions
+from isr.tables.tables import Table
 
 # Rows that are kept to judge a fitted model, and of them those that tell its round trip.
 N_JUDGED, N_ROUND_TRIP = 5000, 500
 
 
-class FittedFlow(EquationModel):
-    """What is known of a fitted flow."""
-
-    columns_: Columns
-    flow_: Flow
-    _expressions: Expressions | None
-    _round_trip: float | None
-    _some_rows: tuple[np.ndarray, np.ndarray | None]
-
-    def _use(self, index: int) -> None:
-        self.chosen_ = index
-        self.flow_ = self.fit_.front[index].model
-        self._expressions = self._round_trip = None
-
-    @property
-    def expressions_(self) -> Expressions:
-        """The equations of the chosen model, written when they are first asked for: long ones take seconds."""
-        check_is_fitted(self, "flow_")
-        if self._expressions is None:
-            self._expressions = self._written(self.flow_)
-        return self._expressions
-
-    @property
-    def round_trip_error_(self) -> float:
-        """How far rows come back from where they were, forward and then inverse: the worst, in standard deviations."""
-        check_is_fitted(self, "_some_rows")
-        if self._round_trip is None:
-            x, y = self._some_rows
-            x, y = (
-                x[:N_ROUND_TRIP],
-                None if y is None or self.flow_.condition_map is None else y[:N_ROUND_TRIP],
-            )
-            back = self.flow_.inverse(self.flow_.forward(x, y)[0], y)[0]
-            self._round_trip = float(np.max(np.abs(back - x) / np.asarray(standardise(x).scale)))
-        return self._round_trip
-
-    def _written(self, model: Flow | None = None) -> Expressions:
-        if model is None:
-            return self.expressions_
-        from isr.equations import extract
-
-        return extract(model, x_names=self._x_names(), y_names=self._y_names() or None, units=self._units())
-
-    def _model(self) -> Flow:
-        check_is_fitted(self, "flow_")
-        return self.flow_
-
-    def _x_names(self) -> tuple[str, ...]:
-        return self.columns_.names
-
-    def _units(self) -> dict[str, str]:
-        return {n: u for n, u in zip(self.columns_.names, self.columns_.units, strict=True) if u}
-
-    def _metadata(self, **more: Any) -> dict[str, Any]:
-        known = {"round_trip_error": self.round_trip_error_} if hasattr(self, "_some_rows") else {}
-        return super()._metadata(charts=self.fit_.charts, **known, **more)
-
-
 @dataclass(eq=False, repr=False)
-class FlowModel(FittedFlow):
+class FlowModel(EquationModel):
     """Base of `SymbolicFlow`, `ISR` and `ConditionalISR`: one flow and its equations."""
 
     n_blocks: int = 1
@@ -134,6 +73,30 @@ class FlowModel(FittedFlow):
                 "give bounds, more rows, fewer blocks or layers, or another random_state",
             )
         return beaten_by_normal(self.fit_.beaten) or overfitting(self.fit_.front[self.fit_.chosen])
+
+    @property
+    def flow_(self) -> Flow:
+        """The chosen model."""
+        return self.fit_.front[self.chosen_].model
+
+    @property
+    def round_trip_error_(self) -> float:
+        """How far rows come back from where they were, forward and then inverse: the worst, in standard deviations."""
+        check_is_fitted(self, "_some_rows")
+        x, y = self._some_rows
+        x, y = x[:N_ROUND_TRIP], None if y is None or self._joint else y[:N_ROUND_TRIP]
+        back = self.flow_.inverse(self.flow_.forward(x, y)[0], y)[0]
+        return float(np.max(np.abs(back - x) / np.asarray(standardise(x).scale)))
+
+    def _x_names(self) -> tuple[str, ...]:
+        return self.columns_.names
+
+    def _units(self) -> dict[str, str]:
+        return {n: u for n, u in zip(self.columns_.names, self.columns_.units, strict=True) if u}
+
+    def _metadata(self, **more: Any) -> dict[str, Any]:
+        known = {"round_trip_error": self.round_trip_error_} if hasattr(self, "_some_rows") else {}
+        return super()._metadata(charts=self.fit_.charts, **known, **more)
 
     def _shape(self) -> dict[str, Any]:
         """Return what this kind of estimator adds to the architecture."""

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from isr.bijections.parameters import cast, flatten, n_constants
+from isr.bijections.parameters import Restore, cast, flatten, n_constants
 from isr.bijections.programs import compiled
 from isr.bijections.seeds import children
 from isr.estimators.settings import Plan
@@ -140,14 +140,14 @@ class Criterion:
 def train_networks(
     plan: Plan,
     build: Callable[[Any], Any],
-    objective: Callable[[Callable[[Any], Any]], Any],
+    objective: Callable[[Restore[Any]], Any],
     data: Arrays | Blocks,
     held_out: Arrays,
     *,
     about: str,
     noise: Noise | None = None,
     penalised: Callable[[Any], np.ndarray | None] = lambda network: None,
-) -> tuple[Population, Callable[[Any], Any]]:
+) -> tuple[Population, Restore[Any]]:
     """Return a trained population, and the function that makes a network of a member's weights.
 
     Args:
@@ -165,7 +165,7 @@ def train_networks(
     networks = [build(seed) for seed in seeds]
     # Permutations are part of the structure: those of the first serve all members, which are told by weights alone.
     weights = np.stack([np.asarray(flatten(network)[0], np.float32) for network in networks])
-    _, restore = flatten(networks[0])
+    restore = Restore(networks[0])
     masks, groups = sublibrary_masks(networks[0], n) if plan.is_sparse else (None, None)
     task = Task(objective(restore), data, held_out, noise, penalised(networks[0]), about)
     path = None if plan.training.checkpoint is None else Path(plan.training.checkpoint)

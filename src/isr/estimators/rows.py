@@ -127,8 +127,8 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False) -> Rows:
         jitter = pairs.noise / np.asarray(y_scale.scale)
 
     def part(index: np.ndarray) -> Part:
-        with_y = (None if y is None or rows is None else rows[index] for rows in (y, pairs.y))
-        return Part(x[index], *with_y, log_det[index])
+        some_y, clean_y = (None if y is None or rows is None else rows[index] for rows in (y, pairs.y))
+        return Part(x[index], some_y, clean_y, log_det[index])
 
     scale = standardise(x[train])
     if isotropic:

@@ -76,7 +76,8 @@ class Stream:
             self.bounds.check(x, self.x.names, what="x")
         held = np.zeros(len(x), dtype=bool)
         held[np.random.default_rng([self.seed, number]).permutation(len(x))[: self.n_held]] = True
-        return tuple((x[rows], None if y is None else y[rows]) for rows in (~held, held))
+        train, held_out = ((x[rows], None if y is None else y[rows]) for rows in (~held, held))
+        return train, held_out
 
     def sample(self) -> Both:
         """Return the rows that stay in memory, all that are held out at the end."""

@@ -81,7 +81,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
 
     def fit(self, X: Any, y: Any = None) -> SymbolicFlow:
         """Learn the density of the rows of X; y is ignored."""
-        values = validate_data(self, without_times(X), dtype=np.float64, ensure_min_samples=4)
+        values: Any = validate_data(self, without_times(X), dtype=np.float64, ensure_min_samples=4)
         names = getattr(self, "feature_names_in_", None)
         self._fit_rows(values, None if names is None else list(names))
         return self

@@ -122,6 +122,7 @@ def test_a_simulator_with_a_bounded_prior_never_leaves_its_box():
     assert model.front_["nll"].min() == pytest.approx(-model.score(simulated.x, noisy), abs=0.15)
 
 
+@pytest.mark.filterwarnings("ignore:a normal law")  # trained for a moment only
 def test_frames_keep_their_names():
     x, y = _linear_pairs()
     frames = pd.DataFrame(x, columns=["depth", "speed"]), pd.DataFrame({"pressure": y[:, 0]})

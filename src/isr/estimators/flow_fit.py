@@ -99,7 +99,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     return Fitted(
         [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
         len(rows.train), shape.charts, is_wild=not safe,
-        beaten=beaten_by(normal, points),
+        beaten=beaten_by(normal and finished(normal, rows), [finished(point, rows) for point in points]),
     )  # fmt: skip
 
 

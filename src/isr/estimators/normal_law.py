@@ -60,12 +60,8 @@ def better_than(front: Sequence[Point], normal: Point | None) -> list[int]:
 
 def beaten_by(normal: Point | None, trained: Sequence[Point]) -> tuple[float, float] | None:
     """Return the normal law's loss and the least of the trained points' where it beats them all, else None."""
-    finite = [p for p in trained if np.isfinite(p.held_out_nats)]
-    if (
-        normal is None
-        or not finite
-        or not is_beaten(best := min(finite, key=lambda p: p.held_out_nats), normal)
-    ):
+    best = min(trained, key=lambda p: p.held_out_nats if np.isfinite(p.held_out_nats) else np.inf)
+    if normal is None or not is_beaten(best, normal):
         return None
     return normal.held_out_nats, best.held_out_nats
 

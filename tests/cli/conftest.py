@@ -1,5 +1,6 @@
 """Tiny models of each kind, fitted once, and a way to run commands in this process."""
 
+import warnings
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import isr
 from isr.bijections.formula import Formulas
@@ -77,12 +79,14 @@ def models(tmp_path_factory, regressor):
     """Paths of saved models by method, and of the rows they were fitted to."""
     folder, frame = tmp_path_factory.mktemp("models"), rows()
     x, y = frame[["depth", "speed"]], frame[["p1"]]
-    fitted = {
-        "flow": isr.SymbolicFlow(**DENSE).fit(x),
-        "cisr": isr.ConditionalISR(**DENSE).fit(x, y),
-        "isr": isr.ISR(**DENSE).fit(x, y),
-        "eql": regressor,
-    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # they are hardly trained
+        fitted = {
+            "flow": isr.SymbolicFlow(**DENSE).fit(x),
+            "cisr": isr.ConditionalISR(**DENSE).fit(x, y),
+            "isr": isr.ISR(**DENSE).fit(x, y),
+            "eql": regressor,
+        }
     for name, model in fitted.items():
         model.save(folder / f"{name}.isr")
     frame.to_csv(folder / "rows.csv", index=False)

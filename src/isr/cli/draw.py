@@ -137,7 +137,6 @@ def _write(first: Posterior, draws: list[pd.DataFrame], out: Path, seed: int) ->
     import pandas as pd
 
     if out.suffix == ".nc":
-        need("h5netcdf")
         n = len(draws[0])
         data = first.to_arviz(n, n_chains=4 if n % 4 == 0 else 1, random_state=seed)
         write_whole(out, lambda path: data.to_netcdf(str(path), engine="h5netcdf"))

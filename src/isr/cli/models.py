@@ -24,13 +24,6 @@ def open_model(path: Path, complexity: int | None = None) -> Bundle:
     return load(path) if complexity is None else load(path).choose(complexity)
 
 
-def is_regressor(bundle: Bundle) -> bool:
-    """Return whether a model consists of formulas, with one direction and no density."""
-    from isr.bijections.formula import Formulas
-
-    return isinstance(bundle.model, Formulas)
-
-
 def example(names: Sequence[str]) -> str:
     """Return how values of these variables are written on the command line."""
     return ",".join(f"{name}=0.1" for name in names[:4]) + (",…" if len(names) > 4 else "")

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLE_ENDINGS = (".csv", ".parquet")
+# Packages that write files with these endings.
+_WRITERS = {
+    ".parquet": "pyarrow",
+    ".nc": "h5netcdf",
+    ".png": "matplotlib",
+    ".pdf": "matplotlib",
+    ".svg": "matplotlib",
+}
 
 
 def heading(text: str) -> None:
@@ -80,11 +88,15 @@ def refuse_existing(path: Path | None, force: bool) -> None:
 
 
 def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:
-    """Raise where the ending of a file to write is not known."""
-    if path is not None and path.suffix.lower() not in known:
+    """Raise where the ending of a file to write is not known, or the package that writes it is missing."""
+    if path is None:
+        return
+    if path.suffix.lower() not in known:
         raise ValueError(
             f"{option} cannot write {path.suffix or 'a file without ending'!r}; known: {', '.join(known)}"
         )
+    if path.suffix.lower() in _WRITERS:
+        need(_WRITERS[path.suffix.lower()])
 
 
 def say_written(path: Path, as_json: bool, about: str, **facts: Any) -> None:
@@ -112,7 +124,6 @@ def write_text(path: Path, text: str) -> None:
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame as CSV with every digit, or as Parquet, by the ending of the name."""
     if path.suffix.lower() == ".parquet":
-        need("pyarrow")
         write_whole(path, lambda target: frame.to_parquet(target, index=False))
     else:
         write_text(path, _csv(frame))

@@ -288,6 +288,7 @@ REFUSED = [
         "4 variables in x, .* 3 columns",
     ),
     (lambda: gather(arm_flow(), data=(np.zeros((5, 4)), np.zeros((4, 2)))), ValueError, "5 rows and y has 4"),
+    (lambda: gather(law().model, data=(np.zeros((5, 1)), np.zeros(4))), ValueError, "5 rows and y has 4"),
     (lambda: gather(arm_flow(), y_star=[1.0]), ValueError, "y_star must have 2 entries, got 1"),
     (
         lambda: render(gather(arm_flow(), checks=False, scene="moon")),

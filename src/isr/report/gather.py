@@ -127,13 +127,15 @@ def _table(values: Any) -> np.ndarray:
 def _finite(x: np.ndarray | None, y: np.ndarray | None) -> tuple[np.ndarray | None, np.ndarray | None]:
     """The rows without those that hold an infinity or no number, which no figure can show."""
     tables = [t for t in (x, y) if t is not None]
-    if not tables or all(np.isfinite(t).all() for t in tables):
+    if not tables:
         return x, y
     kept = np.all([np.isfinite(t).all(axis=1) for t in tables], axis=0)
     return (None if x is None else x[kept]), (None if y is None else y[kept])
 
 
 def _refuse_misfits(flow: Flow | None, x: Any, y: Any, y_star: Any) -> None:
+    if x is not None and y is not None and len(x) != len(y):
+        raise ValueError(f"x has {len(x)} rows and y has {len(y)}; they must be pairs")
     if flow is None:
         return
     for what, rows, width in (("x", x, flow.dim), ("y", y, flow.condition_dim)):
@@ -141,17 +143,14 @@ def _refuse_misfits(flow: Flow | None, x: Any, y: Any, y_star: Any) -> None:
             raise ValueError(
                 f"the model has {width} variables in {what}, but the data have {rows.shape[1]} columns there"
             )
-    if x is not None and y is not None and len(x) != len(y):
-        raise ValueError(f"x has {len(x)} rows and y has {len(y)}; they must be pairs")
     if y_star is not None and len(y_star) != flow.condition_dim:
         raise ValueError(f"y_star must have {flow.condition_dim} entries, got {len(y_star)}")
 
 
 def _checked(flow: Flow, x: np.ndarray | None, y: np.ndarray | None) -> CheckResult:
-    paired = x is not None and (flow.condition_map is None or y is not None)
-    some = slice(0, 1000)
-    rows, given = (x[some], None if y is None else y[some]) if paired and x is not None else (None, None)
-    return check(flow, extract(flow), rows=rows, y=given)
+    if x is None or (flow.condition_map is not None and y is None):
+        return check(flow, extract(flow))
+    return check(flow, extract(flow), rows=x[:1000], y=None if y is None else y[:1000])
 
 
 def _samples(flow: Flow | None, x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
@@ -189,23 +188,20 @@ def _training(bundle: Bundle, flow: Flow | None, y: np.ndarray | None) -> Traini
 def _provenance(
     bundle: Bundle, x: np.ndarray | None, y: np.ndarray | None, further: Mapping[str, Any]
 ) -> dict[str, str]:
-    entries: dict[str, Any] = {"isr": __version__}
-    for package in ("jax", "equinox", "sympy", "numpy"):
-        entries[package] = metadata.version(package)
-    entries["Python"] = platform.python_version()
-    entries["written"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    entries["made by"] = bundle.kind
-    for name, value in bundle.metadata.items():
-        if name not in ("front", "history", "status", "equations") and _is_short(value):
-            entries[str(name)] = value
-    if x is not None:
-        entries["rows of data"] = f"{len(x):,}"
-        entries["SHA-256 of the data"] = _digest(x, y)
-    return {
-        str(name): str(value)
-        for name, value in {**entries, **further}.items()
-        if str(value) not in ("", "()", "[]")
+    entries: dict[str, Any] = {
+        "isr": __version__,
+        **{package: metadata.version(package) for package in ("jax", "equinox", "sympy", "numpy")},
+        "Python": platform.python_version(),
+        "written": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "made by": bundle.kind,
     }
+    shown_elsewhere = ("front", "history", "status", "equations")
+    entries |= {n: v for n, v in bundle.metadata.items() if n not in shown_elsewhere and _is_short(v)}
+    if x is not None:
+        rows = x.tobytes() + (b"" if y is None else y.tobytes())
+        entries |= {"rows of data": f"{len(x):,}", "SHA-256 of the data": hashlib.sha256(rows).hexdigest()}
+    texts = {str(name): str(value) for name, value in {**entries, **further}.items()}
+    return {name: text for name, text in texts.items() if text not in ("", "()", "[]")}
 
 
 def _is_short(value: Any) -> bool:
@@ -214,7 +210,3 @@ def _is_short(value: Any) -> bool:
         isinstance(several, tuple | list) and all(isinstance(v, str | int | float | bool) for v in several)
     )
     return plain and len(str(value)) <= LONGEST_ENTRY
-
-
-def _digest(x: np.ndarray, y: np.ndarray | None) -> str:
-    return hashlib.sha256(x.tobytes() + (b"" if y is None else y.tobytes())).hexdigest()

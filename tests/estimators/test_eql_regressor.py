@@ -45,7 +45,7 @@ def test_several_outputs_with_the_names_of_the_frame():
     assert saved.expressions.text().splitlines() == [
         "# depth in m", "# both in m²/s", "twice = 2*depth", "both  = depth*speed"
     ]  # fmt: skip
-    assert saved.expressions.code("c").startswith("// depth in m\n// both in m²/s\n")
+    assert "Variables:\n *   depth in m\n *   both in m²/s\n" in saved.expressions.code("c")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import isr
+from isr.bijections.parameters import flatten
 from isr.estimators.settings import Effort
 from isr.problems.densities import DENSITIES
 from isr.problems.laws import LAWS
@@ -34,6 +35,13 @@ def banana():
         random_state=0,
     )
     return model.fit(pd.DataFrame(x, columns=["width", "height"]))
+
+
+def test_the_front_tells_learned_numbers_from_numbers_in_the_equations(banana):
+    chosen = banana.front_[banana.front_["chosen"]].iloc[0]
+    assert chosen["n_parameters"] == np.count_nonzero(flatten(banana.flow_)[0])
+    assert chosen["n_constants"] == banana.expressions_.n_constants
+    assert chosen["complexity"] == banana.expressions_.complexity
 
 
 def test_the_banana_law_is_found_exactly(banana):

@@ -102,7 +102,7 @@ class Expressions(Sequence):
     @property
     def log_det(self) -> sympy.Expr:
         """The forward map's log-determinant, in the forward program's intermediates."""
-        self.program("inverse")
+        self.program("inverse")  # a regressor has none
         return self.forward.log_det
 
     @property

@@ -22,9 +22,9 @@ class Names:
     """The symbols of a flow's variables, and what the user calls them.
 
     Args:
-        x: One symbol a variable of x.
-        y: One symbol a variable of y, whichever way it enters.
-        z: One symbol a free latent.
+        x: One symbol per variable of x.
+        y: One symbol per variable of y, whichever way it enters.
+        z: One symbol per free latent.
         padding: The zero appended to a single variable.
         labels: Display name of each symbol by its name.
     """

@@ -5,7 +5,7 @@ The source of a flow offers forward, inverse, log-determinant, log-density and s
 that of a regressor one function per output, named after it, with the inputs as arguments.
 """
 
-from isr.equations.code.sources import JaxFunctions, generate, to_jax
 from isr.equations.code.plan import LANGUAGES
+from isr.equations.code.sources import JaxFunctions, generate, to_jax
 
 __all__ = ["LANGUAGES", "JaxFunctions", "generate", "to_jax"]

@@ -66,14 +66,7 @@ LANGUAGES = {
 
 @dataclass(frozen=True)
 class Line:
-    """One equation as text.
-
-    Args:
-        target: The identifier given.
-        value: Its value as text.
-        reads: The identifiers the value reads.
-        part: Which part of the model it belongs to.
-    """
+    """One equation as text, with the identifiers its value reads and the part of the model it belongs to."""
 
     target: str
     value: str
@@ -83,15 +76,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Piece:
-    """Equations that form one function.
-
-    Args:
-        lines: The equations.
-        inputs: Inputs it reads, as (identifier, index).
-        conditions: Conditions it reads, as (identifier, index).
-        carried_in: Intermediates of earlier pieces it reads, as (identifier, slot).
-        carried_out: Intermediates later pieces read, as (identifier, slot).
-    """
+    """Equations that form one function; what it reads, and leaves for later pieces, as (identifier, index)."""
 
     lines: tuple[Line, ...]
     inputs: tuple[tuple[str, int], ...]
@@ -110,7 +95,7 @@ class Plan:
         prepare: Pieces that read the condition alone.
         run: The other pieces, in order.
         outputs: Text of each output, held inside its bounds.
-        log_det: Text of the log-determinant.
+        log_det: Its text.
         n_carried: How many intermediates pass between pieces.
     """
 

@@ -51,17 +51,15 @@ class LanguagePrinter(CodePrinter):
 
     Attributes:
         names: The identifier that stands for each symbol.
+        own: What SymPy's functions are called, where the language has another name for them.
     """
 
     names: Mapping[sympy.Symbol, str]
-    one, missing, maximum, minimum, sign, sigmoid = (
-        "1.0",
-        "NAN",
-        "isr_max",
-        "isr_min",
-        "isr_sign",
-        "isr_sigmoid",
-    )
+    one, missing = "1.0", "NAN"
+    own: Mapping[str, str] = {
+        "Phi": "isr_phi", "PhiInverse": "isr_phi_inverse", "sigmoid": "isr_sigmoid", "sign": "isr_sign",
+        "Max": "isr_max", "Min": "isr_min",
+    }  # fmt: skip
 
     @classmethod
     def of(cls, program: Program, names: Mapping[sympy.Symbol, str]) -> LanguagePrinter:
@@ -153,26 +151,14 @@ class LanguagePrinter(CodePrinter):
     def _function(self, name: str) -> str:
         return name
 
-    def _print_exp(self, expr: Any) -> str:
-        return self._call("exp", *expr.args)
+    def _print_standard(self, expr: Any) -> str:
+        return self._call(type(expr).__name__, *expr.args)
 
-    def _print_log1p(self, expr: Any) -> str:
-        return self._call("log1p", *expr.args)
+    def _print_own(self, expr: Any) -> str:
+        return f"{self.own[type(expr).__name__]}({self._print(expr.args[0])})"
 
-    def _print_expm1(self, expr: Any) -> str:
-        return self._call("expm1", *expr.args)
-
-    def _print_Phi(self, expr: Any) -> str:
-        return f"isr_phi({self._print(expr.args[0])})"
-
-    def _print_PhiInverse(self, expr: Any) -> str:
-        return f"isr_phi_inverse({self._print(expr.args[0])})"
-
-    def _print_sigmoid(self, expr: Any) -> str:
-        return f"{self.sigmoid}({self._print(expr.args[0])})"
-
-    def _print_sign(self, expr: Any) -> str:
-        return f"{self.sign}({self._print(expr.args[0])})"
+    _print_exp = _print_log1p = _print_expm1 = _print_standard
+    _print_Phi = _print_PhiInverse = _print_sigmoid = _print_sign = _print_own
 
     def _print_erf(self, expr: Any) -> str:
         return f"({self._print(2 * Phi(_SQRT2 * expr.args[0]) - 1)})"
@@ -187,11 +173,10 @@ class LanguagePrinter(CodePrinter):
         a, b = expr.args
         return f"({self._print(a - b * sympy.floor(a / b))})"
 
-    def _print_Max(self, expr: Any) -> str:
-        return self._nested(self.maximum, *expr.args)
+    def _print_LatticeOp(self, expr: Any) -> str:
+        return self._nested(self.own[type(expr).__name__], *expr.args)
 
-    def _print_Min(self, expr: Any) -> str:
-        return self._nested(self.minimum, *expr.args)
+    _print_Max = _print_Min = _print_LatticeOp
 
     def _nested(self, name: str, first: Any, *rest: Any) -> str:
         return f"{name}({self._print(first)}, {self._nested(name, *rest)})" if rest else self._print(first)
@@ -214,7 +199,8 @@ class CPrinter(LanguagePrinter, C99CodePrinter):
 class JavascriptPrinter(LanguagePrinter, JavascriptCodePrinter):
     """ECMAScript 2015."""
 
-    missing, maximum, minimum, sign = "NaN", "Math.max", "Math.min", "Math.sign"
+    missing = "NaN"
+    own = LanguagePrinter.own | {"Max": "Math.max", "Min": "Math.min", "sign": "Math.sign"}
 
     def _function(self, name: str) -> str:
         return f"Math.{name}"
@@ -259,15 +245,18 @@ class ArrayPrinter(LanguagePrinter):
 class PythonPrinter(ArrayPrinter, NumPyPrinter):
     """Python on NumPy arrays called ``np``."""
 
-    missing, maximum, minimum, sign = "np.nan", "np.maximum", "np.minimum", "np.sign"
+    missing = "np.nan"
+    own = LanguagePrinter.own | {"Max": "np.maximum", "Min": "np.minimum", "sign": "np.sign"}
 
 
 class JaxTextPrinter(ArrayPrinter, JaxPrinter):
     """Python on JAX arrays called ``jnp``; sums over the same variables become rows of matrix products."""
 
-    language = "JAX"
-    module, missing, maximum, minimum, sign = "jnp", "jnp.nan", "jnp.maximum", "jnp.minimum", "jnp.sign"
-    sigmoid = "jax.nn.sigmoid"  # its derivative stays finite where that of the written form does not
+    language, module, missing = "JAX", "jnp", "jnp.nan"
+    # The derivative of jax.nn.sigmoid stays finite where that of the written form does not.
+    own = LanguagePrinter.own | {
+        "Max": "jnp.maximum", "Min": "jnp.minimum", "sign": "jnp.sign", "sigmoid": "jax.nn.sigmoid",
+    }  # fmt: skip
 
     @classmethod
     def of(cls, program: Program, names: Mapping[sympy.Symbol, str]) -> LanguagePrinter:

@@ -153,7 +153,7 @@ def mathml(
     width: int | None = None,
     log_det: bool = True,
 ) -> str:
-    """Return a program as one ``<math>`` element, an equation a row.
+    """Return a program as one ``<math>`` element, one equation per row.
 
     Args:
         program: One direction of a model.

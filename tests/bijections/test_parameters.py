@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.parameters import cast, flatten, mask_of, n_constants
+from isr.bijections.parameters import cast, flatten, n_constants
 
 
 def flow():
@@ -45,11 +45,10 @@ def test_constants_are_the_weights_that_are_not_zero():
     cut = restore(vector.at[jnp.array([20, 25, 27])].set(0.0))
     zeros_before = int((np.asarray(vector) == 0).sum())
     assert n_constants(cut) == len(vector) - zeros_before - 3
-    assert_array_equal(mask_of(cut)[jnp.array([20, 25, 27])], np.zeros(3))
 
 
 @pytest.mark.parametrize("mixing", ["linear", "permutation", "none"])
-def test_leaves_cut_out_together_are_those_cut_out_one_by_one(mixing):
+def test_leaves_inside_a_program_are_pieces_of_the_vector_in_order(mixing):
     shape = Architecture(n_blocks=4, n_layers=2, mixing=mixing)
     vector, restore = flatten(build_flow(jax.random.key(0), 3, condition_dim=2, architecture=shape))
     numbers = jnp.arange(len(vector), dtype=float)

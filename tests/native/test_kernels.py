@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sympy
 
-from isr import SymbolicFlow
+from isr import SymbolicFlow, Training
 from isr.bijections import primitives
 from isr.bijections.accelerated import Accelerated, accelerate, accelerated_steps
 from isr.bijections.affine import Linear, Shift
@@ -295,9 +295,9 @@ def test_a_built_in_primitive_that_the_c_code_lacks_is_trained_by_xla(monkeypatc
     coupling, _, _ = drawn(Shape(architecture=Architecture(1, 1, library={"bump": 2})))
     assert accelerate(coupling) is coupling
     x = np.random.default_rng(0).normal(size=(100, 2))
+    training = Training(Effort(20, 0, 0), penalty=None, n_restarts=1, verbose=False)
     model = SymbolicFlow(
-        n_layers=1, primitives={"constant": 1, "bump": 1}, penalty=None, n_restarts=1, effort=Effort(20, 0, 0),
-        random_state=0, verbose=False,
+        n_layers=1, library={"constant": 1, "bump": 1}, training=training, random_state=0
     ).fit(x)  # fmt: skip
     assert np.isfinite(model.score_samples(x)).all()
 

@@ -33,11 +33,8 @@ from isr.bijections.condition import ConditionMap
 from isr.bijections.inputs import with_inputs
 from isr.bijections.parameters import cast
 from isr.bijections.programs import compiled
-from isr.bijections.unrolled import unroll
 
 CHUNK = 16_384
-# In double precision fewer rows than this do not bring in the second or two that the unrolled form compiles longer.
-LEAST_UNROLLED = 8 * CHUNK
 Precision = Literal["double", "single"]
 _TYPES = {"double": np.float64, "single": np.float32}
 N_PAD_NODES = 32
@@ -146,11 +143,6 @@ class Flow(eqx.Module):
     def latent_one(self, padded: Vector, y: Vector | None = None) -> Mapped:
         """Return latent and log-determinant for one x with its padding appended."""
         return self.bijection.forward_and_log_det(padded, self._condition(y))
-
-    def draw_one(self, noise: Vector, y: Vector | None = None) -> Vector:
-        """Return the x that standard-normal ``noise`` of the latent's width stands for."""
-        mean, scale = self._base(y, noise.dtype)
-        return self.inverse_one(mean + scale * noise, y)[0]
 
     def _condition(self, y: Vector | None) -> Vector | None:
         return None if self.condition_map is None or y is None else self.condition_map(y)
@@ -287,8 +279,6 @@ class Flow(eqx.Module):
             flow = cast(with_inputs(self, wanted), wanted)
             if precision == "single":
                 flow = flow.accelerated()
-            if precision == "single" or len(rows) >= LEAST_UNROLLED:
-                flow = replace(flow, bijection=unroll(flow.bijection))
             return _in_chunks(compiled(_run, flow, method), flow, rows, y if y_enters else None)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -18,10 +17,8 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from isr.bijections.arrays import all_on_device, on_device
-from isr.bijections.repeats import Run, runs
 
 Model = TypeVar("Model")
-Other = TypeVar("Other")
 
 
 def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndarray], Model]]:
@@ -53,27 +50,10 @@ class Restore(Generic[Model]):
             new = all_on_device(self._split(np.asarray(values), np.split))
         return eqx.combine(jax.tree.unflatten(self.tree, new), self.rest)
 
-    def changed(self, change: Callable[[Model], Other]) -> Restore[Other]:
-        """Return the function that puts the same vectors into ``change(model)``, which reads them in the same order."""
-        return Restore(change(self.model))
-
     def _split(self, values: Any, split: Callable[..., list[Any]]) -> list[Any]:
-        """Return the leaves, cut out run by run.
-
-        A split's gradient is one concatenation; that of slices is a sum of as many padded vectors. Leaves of the same
-        place in all repeats are cut out together, as the loop over blocks wants them: a hundred small cuts would take
-        XLA seconds to compile.
-        """
-        found = [(self.shapes[r.start : r.start + r.period], r.times) for r in _runs(tuple(self.shapes))]
-        sizes = [[math.prod(shape) for shape in shapes] for shapes, _ in found]
-        parts = split(values, _ends([times * sum(s) for (_, times), s in zip(found, sizes, strict=True)]))
-        leaves = []
-        for (shapes, times), size, part in zip(found, sizes, parts, strict=True):
-            columns = split(part.reshape(times, -1), _ends(size), axis=1)
-            together = [c.reshape(times, *shape) for c, shape in zip(columns, shapes, strict=True)]
-            apart = [[one.reshape(one.shape[1:]) for one in split(c, times)] for c in together]
-            leaves += [leaf for repeat in zip(*apart, strict=True) for leaf in repeat]
-        return leaves
+        # A split's gradient is one concatenation; that of slices is a sum of as many padded vectors.
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        return [part.reshape(shape) for part, shape in zip(split(values, ends), self.shapes, strict=True)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Restore, (self.model,)
@@ -89,16 +69,6 @@ class Restore(Generic[Model]):
         """All that the function depends on: not the numbers of the model it was made for."""
         leaves, tree = jax.tree.flatten(self.rest)
         return self.tree, tuple(self.shapes), tree, tuple(leaves)
-
-
-# A model is taken apart and put together many times, always with the same shapes.
-@lru_cache(maxsize=256)
-def _runs(shapes: tuple[tuple[int, ...], ...]) -> list[Run]:
-    return runs(shapes)
-
-
-def _ends(sizes: list[int]) -> np.ndarray:
-    return np.cumsum(sizes)[:-1]
 
 
 def _joined(leaves: list[Array]) -> Float[Array, " n"]:
@@ -118,12 +88,6 @@ def cast(model: Model, dtype: jnp.dtype | type) -> Model:
         return leaf.astype(dtype) if isinstance(leaf, Tracer) else on_device(leaf, dtype)
 
     return jax.tree.map(convert, model)
-
-
-def mask_of(model: object) -> Float[Array, " n"]:
-    """Return 1 where a learned number is in use and 0 where it has been cut (is exactly zero)."""
-    vector = np.asarray(flatten(model)[0])
-    return on_device((vector != 0).astype(vector.dtype))
 
 
 def n_constants(model: object) -> int:

@@ -6,7 +6,8 @@ import numpy as np
 import isr
 from isr.problems import kinematics
 
-x, y = kinematics.simulate(20_000, seed=0)
+x = kinematics.sample_prior(20_000, 0)
+y = kinematics.forward(x)
 model = isr.ConditionalISR(
     n_blocks=4,
     n_layers=2,

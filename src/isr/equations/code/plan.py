@@ -1,4 +1,4 @@
-"""What to write, before it is written: safe names, the order of equations and their division into functions.
+"""The plan of a source: safe names, the order of equations and their division into functions.
 
 Equations that read the condition alone come first (*prepare*), so that many samples for one condition share them.
 Long programs are cut into functions of bounded length: compilers and browsers give up on very long ones.

@@ -61,17 +61,18 @@ def fingerprint(*parts: Any) -> str:
 
 def write(path: Path, progress: Progress, history: History, mark: str) -> None:
     """Write a checkpoint in one step, with a checksum of all it holds."""
-    leaves = jax.tree.leaves(progress.state)
-    arrays = {f"state_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    arrays |= {"strengths": np.asarray(progress.strengths), "masks": np.asarray(progress.masks)}
-    arrays["best"] = np.asarray(progress.best)
-    for name in ("train", "held_out"):
-        for i, row in enumerate(getattr(history, name)):
-            arrays[f"{name}_{i}"] = row
-    body = save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()})
+    arrays = {"strengths": progress.strengths, "masks": progress.masks, "best": progress.best}
+    for name, rows in _rows(history).items():
+        arrays |= {f"{name}_{i}": row for i, row in enumerate(rows)}
+    arrays |= {f"state_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(progress.state))}
+    body = save_tensors({name: np.ascontiguousarray(values) for name, values in arrays.items()})
     head = {"mark": mark, "phase": progress.phase, "epoch": progress.epoch, "phases": history.phases}
     line = json.dumps(head | {"sha256": _digest(head, body)}).encode() + b"\n"
     write_whole(path, lambda hidden: hidden.write_bytes(line + body))
+
+
+def _rows(history: History) -> dict[str, list[np.ndarray]]:
+    return {"train": history.train, "held_out": history.held_out}
 
 
 def _digest(head: dict[str, Any], body: bytes) -> str:
@@ -89,27 +90,27 @@ def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
     try:
         line, body = path.read_bytes().split(b"\n", 1)
         head = json.loads(line)
-        if head.pop("sha256") != _digest(head, body):
-            raise CheckpointError(f"the checkpoint {path} is damaged; delete it to begin anew")
-        arrays = load_tensors(body)
+        is_whole = head.pop("sha256") == _digest(head, body)
+        arrays = load_tensors(body) if is_whole else {}
     except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        if isinstance(error, CheckpointError):
-            raise
         raise CheckpointError(
             f"{path} is not a checkpoint of a fit ({error}); delete it to begin anew"
         ) from error
+    if not is_whole:
+        raise CheckpointError(f"the checkpoint {path} is damaged; delete it to begin anew")
     if head["mark"] != mark:
         raise CheckpointError(
             f"the checkpoint {path} belongs to a fit with other data or settings; "
             "give another path, or delete it to begin anew"
         )
+
+    def rows(name: str, n: int) -> list[np.ndarray]:
+        return [arrays[f"{name}_{i}"] for i in range(n)]
+
     tree = jax.tree.structure(template(len(arrays["strengths"])))
-    leaves = [on_device(arrays[f"state_{i}"]) for i in range(tree.num_leaves)]
-    history = History(
-        list(head["phases"]),
-        [arrays[f"train_{i}"] for i in range(len(head["phases"]))],
-        [arrays[f"held_out_{i}"] for i in range(len(head["phases"]))],
+    state = jax.tree.unflatten(tree, [on_device(leaf) for leaf in rows("state", tree.num_leaves)])
+    progress = Progress(
+        head["phase"], head["epoch"], arrays["strengths"], arrays["masks"], state, arrays["best"]
     )
-    state = jax.tree.unflatten(tree, leaves)
-    members = (arrays["strengths"], arrays["masks"], state, arrays["best"])
-    return Progress(head["phase"], head["epoch"], *members), history
+    n = len(head["phases"])
+    return progress, History(list(head["phases"]), rows("train", n), rows("held_out", n))

@@ -1,4 +1,4 @@
-"""History: the curves of a training run, one row an epoch and member."""
+"""History: the curves of a training run, one row per epoch and member."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class History:
 
     Args:
         phases: Name of the phase of each epoch.
-        train: One array a recorded epoch: mean training loss of each member.
+        train: One array per epoch: mean training loss of each member.
         held_out: The same on held-out rows.
     """
 
@@ -39,19 +39,20 @@ class History:
         self.held_out.append(np.asarray(held_out, dtype=float))
 
     def frame(self) -> pd.DataFrame:
-        """Return one row an epoch: phase, best and median losses over the members."""
+        """Return one row per epoch: phase, best and median losses over the members."""
         import pandas as pd
 
-        rows = [
-            {"epoch": i + 1, "phase": phase, "train": np.nanmin(train), "held_out": np.nanmin(held),
-             "held_out_median": float(np.nanmedian(held)), "n_members": len(train)}
-            for i, (phase, train, held) in enumerate(zip(self.phases, self.train, self.held_out, strict=True))
-        ]  # fmt: skip
-        columns = ["epoch", "phase", "train", "held_out", "held_out_median", "n_members"]
-        return pd.DataFrame(rows, columns=columns)
+        columns = {
+            "epoch": range(1, len(self.phases) + 1), "phase": self.phases,
+            "train": [np.nanmin(losses) for losses in self.train],
+            "held_out": [np.nanmin(losses) for losses in self.held_out],
+            "held_out_median": [float(np.nanmedian(losses)) for losses in self.held_out],
+            "n_members": [len(losses) for losses in self.train],
+        }  # fmt: skip
+        return pd.DataFrame(columns)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the curves, one line a member, and return the axes."""
+        """Draw the curves, one line per member, and return the axes."""
         plt = need("matplotlib.pyplot")
 
         ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5))[1]

@@ -59,7 +59,7 @@ def wildness(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Float[
     return jnp.mean(jnp.sum(jnp.log1p(jnp.maximum(jnp.abs(x) - WILD, 0.0) ** 2), axis=0))
 
 
-def in_turn(
+def term_if_due(
     term: Callable[..., Float[Array, ""]],
     is_due: Bool[Array, ""] | bool,
     weights: Float[Array, " n"],
@@ -68,31 +68,24 @@ def in_turn(
 ) -> Float[Array, ""]:
     """Return ``term(weights, y, key)`` if it is due, else 0; it has a gradient by ``weights`` alone.
 
-    Value and gradient are worked out behind one question. Left to itself, JAX would ask twice and hand every
-    intermediate result from one answer to the other, zeros where the term is not due.
+    Value and gradient are computed inside one `jax.lax.cond`; JAX itself would make two, and hand every intermediate
+    result from one to the other.
     """
     # A plain function, because an objective travels to workers with all that it names, and a custom_vjp cannot.
-    return _in_turn(term, is_due, weights, y, key)
+    return _term_if_due(term, is_due, weights, y, key)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _in_turn(term, is_due, weights, y, key):
+def _term_if_due(term, is_due, weights, y, key):
     return jax.lax.cond(is_due, lambda: term(weights, y, key), lambda: jnp.zeros((), weights.dtype))
 
 
-def _in_turn_forward(term, is_due, weights, y, key):
-    def value_and_gradient():
-        return jax.value_and_grad(term)(weights, y, key)
-
+def _value_and_gradient(term, is_due, weights, y, key):
     nothing = (jnp.zeros((), weights.dtype), jnp.zeros_like(weights))
-    return jax.lax.cond(is_due, value_and_gradient, lambda: nothing)
+    return jax.lax.cond(is_due, lambda: jax.value_and_grad(term)(weights, y, key), lambda: nothing)
 
 
-def _in_turn_backward(term, gradient, outer):
-    return None, outer * gradient, None, None
-
-
-_in_turn.defvjp(_in_turn_forward, _in_turn_backward)
+_term_if_due.defvjp(_value_and_gradient, lambda term, gradient, outer: (None, outer * gradient, None, None))
 
 
 def both_ways_loss(flow: Flow, x: Columns, y: Columns, key: PRNGKeyArray) -> Float[Array, ""]:
@@ -172,7 +165,9 @@ class FlowObjective:
         if self.backward:
             n = max(1, x.shape[-1] // 2)
             is_due = moment.number % BACKWARD_EVERY == 0
-            term = in_turn(lambda w, y, key: wildness(self._flow(w), y, n, key), is_due, weights, y, k_back)
+            term = term_if_due(
+                lambda w, y, key: wildness(self._flow(w), y, n, key), is_due, weights, y, k_back
+            )
             value = value + self.backward * term
         return value
 

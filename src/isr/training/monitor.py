@@ -52,26 +52,22 @@ class Monitor:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process or machine: how much time has gone by, and no progress line."""
-        return self.__dict__ | {
-            "_progress": None,
-            "_task": None,
-            "_begun": self.seconds,
-            "_sent": time.time(),
-        }
+        own = {"_progress": None, "_task": None, "_begun": self.seconds, "_sent": time.time()}
+        return self.__dict__ | own
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         since = max(0.0, time.time() - state.pop("_sent"))  # waiting for a free worker counts
         self.__dict__ |= state | {"_begun": time.monotonic() - state["_begun"] - since}
 
     def begin(self, phase: str, total: int) -> None:
-        """Tell that a phase of ``total`` steps begins."""
+        """Tell that a phase of ``total`` epochs begins."""
         if self._progress is not None:
             if self._task is not None:
                 self._progress.remove_task(self._task)
             self._task = self._progress.add_task(phase, total=total, note="")
 
     def advance(self, note: str = "") -> None:
-        """Tell that one step of the phase is done."""
+        """Tell that one epoch of the phase is done."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, advance=1, note=note)
 
@@ -123,14 +119,11 @@ def _bar(show: bool) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = [
-        TextColumn("[bold]{task.description:<9}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    ]
+    columns = (
+        TextColumn("[bold]{task.description:<9}"), BarColumn(bar_width=24),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"), TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield progress
 

@@ -14,10 +14,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from isr.bijections.arrays import on_device
 from isr.bijections.coupling import Coupling
 from isr.bijections.eql import EQL, units
-from isr.bijections.parameters import flatten
 
 # These make the plain part of any equation and are never withheld.
 PLAIN = ("constant", "id", "square", "product")
@@ -38,7 +36,7 @@ class Kind(NamedTuple):
 
 
 def sublibrary_masks(model: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return one mask a restart over the model's flat weights, and the number of its sub-library.
+    """Return one mask per restart over the model's flat weights, and the number of its sub-library.
 
     Networks, in turn: everything; a single layer with the plain part of the library, alone and with each other
     function; each other function of what the plain part gives; all layers with the plain part, alone and with each
@@ -100,28 +98,25 @@ def _is_coupling(node: Any) -> bool:
 
 def _mask(model: Any, kind: Kind) -> np.ndarray:
     def ones(node: Any) -> Any:
-        if _is_coupling(node):
-            pair = {
-                half: jax.tree.map(ones, getattr(node, half), is_leaf=_is_network)
-                for half in ("first", "second")
-            }
-            return replace(node, **_restricted(pair, kind.way))
         if _is_network(node):
             return _network_mask(node, kind.functions, kind.layers)
         return np.ones(node.shape) if eqx.is_inexact_array(node) else node
 
-    marked = jax.tree.map(ones, model, is_leaf=lambda node: _is_coupling(node) or _is_network(node))
-    arrays = jax.tree.map(lambda a: on_device(a) if isinstance(a, np.ndarray) else a, marked)
-    return np.asarray(flatten(arrays)[0])
+    marked = jax.tree.map(ones, model, is_leaf=_is_network)
+    marked = jax.tree.map(lambda node: _restricted(node, kind.way), marked, is_leaf=_is_coupling)
+    return np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(marked) if isinstance(leaf, np.ndarray)])
 
 
-def _restricted(pair: dict[str, Any], way: Way) -> dict[str, Any]:
-    """The masks of a coupling's two networks, each a stack of the log-scale's and the shift's."""
-    if way == "both":
-        return pair
+def _restricted(node: Any, way: Way) -> Any:
+    """Return the masks of a coupling whose networks, each a stack of log-scale and shift, do less than they could."""
+    if not _is_coupling(node) or way == "both":
+        return node
     if way == "shift":
-        return {half: _constant(mask, slice(0, 1)) for half, mask in pair.items()}
-    return {half: mask if half == way else _constant(mask, slice(None)) for half, mask in pair.items()}
+        return replace(
+            node, first=_constant(node.first, slice(0, 1)), second=_constant(node.second, slice(0, 1))
+        )
+    other = "first" if way == "second" else "second"
+    return replace(node, **{other: _constant(getattr(node, other), slice(None))})
 
 
 def _constant(mask: Any, members: slice) -> Any:
@@ -146,18 +141,11 @@ def _network_mask(network: EQL, keep: frozenset[str], layers: Layers) -> EQL:
     offered = [both] * hidden if layers != "outer" else [plain] * (hidden - 1) + [keep]
     weights, biases = [], []
     for layer, weight in enumerate(network.weights):
-        mask, bias = np.ones(weight.shape), np.ones(weight.shape[:2])
-        if layer < hidden:
-            rows = _offered(network, offered[layer], rows=True)
-            mask *= rows[None, :, None]
-            bias *= rows[None, :]
-        if layer:
-            mask *= _read(network, layer, offered, layers)[None, None, :]
-        weights.append(mask)
-        biases.append(bias)
-    return EQL(
-        tuple(weights), None if network.biases is None else tuple(biases), network.library, network.skip
-    )
+        rows = _offered(network, offered[layer], rows=True) if layer < hidden else np.ones(weight.shape[1])
+        columns = _read(network, layer, offered, layers) if layer else np.ones(weight.shape[2])
+        weights.append(np.broadcast_to(rows[:, None] * columns, weight.shape).astype(float))
+        biases.append(np.broadcast_to(rows, weight.shape[:2]).astype(float))
+    return EQL(tuple(weights), network.biases and tuple(biases), network.library, network.skip)
 
 
 def _read(network: EQL, layer: int, offered: list[frozenset[str]], layers: Layers) -> np.ndarray:

@@ -164,7 +164,7 @@ def _without_idle_guards(program: Program, judge: _Judge) -> Program:
     """The program without limits that no row reaches."""
     found = {e for value in program.expressions for e in value.atoms(sympy.Min, sympy.Max)}
     # Each limit with what it holds and the number it holds it below or above.
-    limits = {
+    limits: dict[Any, Any] = {
         e: tuple(sorted(e.args, key=lambda a: a.is_number)) for e in sorted(found, key=str) if _is_limit(e)
     }
     if not limits:

@@ -117,7 +117,7 @@ def plan(program: Program, language: Language, n_outputs: int | None = None) -> 
         n_outputs: How many leading outputs are wanted; equations only the others need are left out.
     """
     names = _identifiers(program, language)
-    printer = language.printer.of(program, names)
+    printer = language.printer(program, names)
     bounds = program.bounds or ((None, None),) * len(program.outputs)
     results = [_held(e, *b) for e, b in zip(program.outputs, bounds, strict=True)][:n_outputs]
     last_reads = frozenset(names[s] for e in (*results, program.log_det) for s in _symbols(e))

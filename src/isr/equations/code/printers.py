@@ -49,24 +49,23 @@ def _sum(texts: list[str]) -> str:
 class LanguagePrinter(CodePrinter):
     """What all languages have in common: exact numbers, given names, powers by multiplication.
 
-    Attributes:
+    Args:
+        program: The equations to be written.
         names: The identifier that stands for each symbol.
         own: What SymPy's functions are called, where the language has another name for them.
     """
 
+    language: str
     names: Mapping[sympy.Symbol, str]
     one, missing = "1.0", "NAN"
-    own: Mapping[str, str] = {
+    own: dict[str, str] = {
         "Phi": "isr_phi", "PhiInverse": "isr_phi_inverse", "sigmoid": "isr_sigmoid", "sign": "isr_sign",
         "Max": "isr_max", "Min": "isr_min",
     }  # fmt: skip
 
-    @classmethod
-    def of(cls, program: Program, names: Mapping[sympy.Symbol, str]) -> LanguagePrinter:
-        """Return the printer of a program's equations."""
-        printer = cls({"order": "none"})
-        printer.names = names
-        return printer
+    def __init__(self, program: Program, names: Mapping[sympy.Symbol, str]) -> None:
+        super().__init__({"order": "none"})
+        self.names = names
 
     def write(self, expression: sympy.Expr) -> str:
         """Return ``expression`` as text, or say which function the language lacks."""
@@ -258,11 +257,11 @@ class JaxTextPrinter(ArrayPrinter, JaxPrinter):
         "Max": "jnp.maximum", "Min": "jnp.minimum", "sign": "jnp.sign", "sigmoid": "jax.nn.sigmoid",
     }  # fmt: skip
 
-    @classmethod
-    def of(cls, program: Program, names: Mapping[sympy.Symbol, str]) -> LanguagePrinter:
-        printer = super().of(program, names)
-        printer.forms, printer.sums, printer.products = linear_forms(program), {}, []
-        return printer
+    def __init__(self, program: Program, names: Mapping[sympy.Symbol, str]) -> None:
+        super().__init__(program, names)
+        self.forms = linear_forms(program)
+        self.sums: dict[sympy.Expr, str] = {}
+        self.products: list[tuple[str, str]] = []
 
     def _print_Add(self, expr: Any, order: str | None = None) -> str:
         if expr not in self.forms:

@@ -185,8 +185,8 @@ def to_jax(equations: Expressions) -> JaxFunctions:
             return jnp.stack([jnp.asarray(f(*x), x.dtype) for f in functions]), None
 
         return JaxFunctions(forward, _missing, _missing, _missing, len(outputs))
-    ways = [made[f"isr_{way}_and_log_det"] for way in ("forward", "inverse")]
-    return JaxFunctions(*ways, made["log_prob"], made["draw"], len(equations.program("inverse").inputs))
+    forward, inverse = made["isr_forward_and_log_det"], made["isr_inverse_and_log_det"]
+    return JaxFunctions(forward, inverse, made["log_prob"], made["draw"], len(equations.forward.outputs))
 
 
 def _missing(*arguments: Any) -> Any:

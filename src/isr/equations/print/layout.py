@@ -56,11 +56,15 @@ def as_guard(expr: Any) -> tuple[sympy.Expr, sympy.Expr, sympy.Expr] | None:
     """Return (value, low, high) when an expression holds a value between two numbers, else None."""
     if not isinstance(expr, sympy.Min) or len(expr.args) != 2:
         return None
-    high, inner = sorted(expr.args, key=lambda a: not a.is_number)
+    high, inner = _number_first(expr)
     if not high.is_number or not isinstance(inner, sympy.Max) or len(inner.args) != 2:
         return None
-    low, value = sorted(inner.args, key=lambda a: not a.is_number)
+    low, value = _number_first(inner)
     return (value, low, high) if low.is_number and not value.is_number else None
+
+
+def _number_first(limited: Any) -> list[Any]:
+    return sorted(limited.args, key=lambda a: not a.is_number)
 
 
 def broken(value: sympy.Expr, printer: Any, width: int | None, width_of: Callable[[str], int]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -89,7 +89,7 @@ def accelerated_steps(steps: Sequence[AbstractBijection]) -> tuple[AbstractBijec
 def _blocks(steps: Sequence[AbstractBijection]) -> list[_Block]:
     blocks: list[_Block] = []
     for step in steps:
-        shape = _shape(step) if isinstance(step, Coupling) else None
+        shape = _shape(cast(Coupling, step)) if step.subnetworks else None
         if shape is None:
             blocks.append(_Block((step,)))
             continue

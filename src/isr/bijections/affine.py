@@ -238,6 +238,11 @@ class Linear(AbstractBijection):
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         return self.ready().inverse_and_log_det(z)
 
+    def after(self, scale: Standardise) -> tuple[list[AbstractBijection], None]:
+        """Return the same with the scale inside the matrix."""
+        matrix = self.matrix / jnp.asarray(scale.scale)[None, :]
+        return [Shift(jnp.asarray(scale.shift)), Linear(matrix)], None
+
     def ready(self) -> Solved:
         """Return the same map with the matrix inverted."""
         return Solved(self.matrix, *inverse_and_log_det(self.matrix))

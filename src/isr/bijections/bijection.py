@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -39,6 +39,19 @@ class AbstractBijection(eqx.Module):
     @abstractmethod
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         """Return the preimage of ``z`` and the log-determinant of the inverse there."""
+
+    @property
+    def subnetworks(self) -> tuple[Any, ...]:
+        """The networks that give a coupling its parameters; other bijections have none."""
+        return ()
+
+    def with_subnetworks(self, *networks: Any) -> AbstractBijection:
+        """Return the same map with other networks, as many as it has."""
+        return self
+
+    def after(self, scale: Any) -> tuple[list[AbstractBijection], Any]:
+        """Return steps that do as a standardisation and this map, in raw units, and what is left to standardise."""
+        return [scale, self], None
 
     def ready(self) -> AbstractBijection:
         """Return the same map with all worked out that does not depend on the sample."""

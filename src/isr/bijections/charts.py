@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from isr.bijections.affine import LOG_SQRT_2PI, probit
+from isr.bijections.affine import LOG_SQRT_2PI, Shift, Standardise, probit
 from isr.bijections.bijection import AbstractBijection, Mapped, Vector
 from isr.bijections.elementary import log_cosh, ndtr
 
@@ -54,6 +56,15 @@ class Polar(AbstractBijection):
         a = checkpoint_name(self.centre[0] + radius * jnp.cos(angle), "px")
         b = checkpoint_name(self.centre[1] + radius * jnp.sin(angle), "py")
         return z.at[i].set(a).at[j].set(b), log_det
+
+    def after(self, scale: Standardise) -> tuple[list[AbstractBijection], None]:
+        """Return the same around a centre in raw units, where both variables have one scale."""
+        pair = np.array(self.pair)
+        shift, width = jnp.asarray(scale.shift), jnp.asarray(scale.scale)
+        if np.ptp(np.array(scale.scale)[pair]):
+            return [scale, self], None
+        offset = jnp.zeros(self.dim).at[self.pair[0]].set(jnp.log(width[self.pair[0]]))
+        return [replace(self, centre=shift[pair] + width[pair] * self.centre), Shift(offset)], None
 
 
 class SinhArcsinh(AbstractBijection):

@@ -64,6 +64,15 @@ class Coupling(AbstractBijection):
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         return self._inverse(z, condition)
 
+    @property
+    def subnetworks(self) -> tuple[Subnetwork, Subnetwork]:
+        """What gives the parameters of the first and of the second half."""
+        return self.first, self.second
+
+    def with_subnetworks(self, *networks: Subnetwork) -> Coupling:
+        """Return the same coupling with two other networks."""
+        return replace(self, first=networks[0], second=networks[1])
+
     def ready(self) -> Coupling:
         """Return the same coupling with the layers of equation networks put together."""
         first, second = (n.ready() if isinstance(n, EQL) else n for n in (self.first, self.second))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -11,7 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 
-from isr.bijections.affine import LOG_SQRT_2PI
+from isr.bijections.affine import LOG_SQRT_2PI, Standardise
 from isr.bijections.arrays import on_device
 from isr.bijections.bijection import AbstractBijection, Mapped, Scalar, Vector
 from isr.bijections.elementary import ndtr, ndtri
@@ -74,6 +76,17 @@ class Split(AbstractBijection):
         below, above = left.centre + jnp.exp(left.log_width) * a, right.centre + jnp.exp(right.log_width) * b
         x = checkpoint_name(jnp.where(is_left, below, above), f"q_{i + 1}")
         return z.at[i].set(x), -(jnp.where(is_left, left.log_slope(a), right.log_slope(b)) + 0.5 * u * u)
+
+    def after(self, scale: Standardise) -> tuple[list[AbstractBijection], Standardise]:
+        """Return the same in raw units; the other variables are left to standardise."""
+        i = self.variable
+        shift, width = scale.shift[i], scale.scale[i]
+        centres, log_widths = shift + width * self.centres, self.log_widths + math.log(width)
+        raw = replace(self, centres=centres, log_widths=log_widths, cut=shift + width * self.cut)
+        rest = Standardise(
+            (*scale.shift[:i], 0.0, *scale.shift[i + 1 :]), (*scale.scale[:i], 1.0, *scale.scale[i + 1 :])
+        )
+        return [raw], rest
 
     def _sides(self) -> tuple[_Side, _Side]:
         """Return the constants of both sides, each read from its far end towards the cut."""

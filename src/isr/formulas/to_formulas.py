@@ -7,21 +7,18 @@ What comes out equals the trained flow near the data, and is where the refit of 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
-import jax.numpy as jnp
 import numpy as np
 import sympy
 
-from isr.bijections.affine import Linear, Shift, Standardise
+from isr.bijections.affine import Shift, Standardise
 from isr.bijections.arrays import on_device
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.chain import Chain
-from isr.bijections.charts import Polar
 from isr.bijections.coupling import Coupling, Subnetwork
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
-from isr.bijections.permutation import Permutation
-from isr.bijections.split import Split
 from isr.bijections.transformers import AbstractTransformer
 from isr.formulas.canonical import (
     Expression,
@@ -43,57 +40,17 @@ def open_flow(flow: Flow) -> Flow:
     steps = steps[1:] if scale is not None else steps
     opened: list[AbstractBijection] = []
     for step in steps:
-        if isinstance(step, Coupling):
-            opened += _open_coupling(step, scale)
-            scale = None
-        elif isinstance(step, Split) and scale is not None:
-            opened.append(_raw_split(step, scale))
-            scale = _without_variable(scale, step.variable)
-        elif scale is not None:
-            opened += _fold_into(step, scale)
-            scale = None
+        if step.subnetworks:
+            found, scale = _open_coupling(cast(Coupling, step), scale), None
         else:
-            opened.append(step)
-    return Flow(Chain(tuple(opened)), flow.condition_map, flow.noise, flow.n_padding)
-
-
-def _raw_split(step: Split, scale: Standardise) -> Split:
-    shift, width = scale.shift[step.variable], scale.scale[step.variable]
-    return Split(
-        balance=step.balance,
-        centres=shift + width * step.centres,
-        log_widths=step.log_widths + float(np.log(width)),
-        cut=shift + width * step.cut,
-        variable=step.variable,
-        dim=step.dim,
-    )
-
-
-def _without_variable(scale: Standardise, variable: int) -> Standardise:
-    shift, width = list(scale.shift), list(scale.scale)
-    shift[variable], width[variable] = 0.0, 1.0
-    return Standardise(tuple(shift), tuple(width))
-
-
-def _fold_into(step: AbstractBijection, scale: Standardise) -> list[AbstractBijection]:
-    shift, width = jnp.asarray(scale.shift), jnp.asarray(scale.scale)
-    if isinstance(step, Linear):
-        return [Shift(shift), Linear(step.matrix / width[None, :])]
-    if isinstance(step, Permutation):
-        return [scale, step]
-    if isinstance(step, Polar) and np.ptp(np.array(scale.scale)[list(step.pair)]) == 0:
-        pair = np.array(step.pair)
-        centre = shift[pair] + width[pair] * step.centre
-        offset = jnp.zeros(step.dim).at[step.pair[0]].set(jnp.log(width[pair[0]]))
-        return [Polar(centre=centre, pair=step.pair, dim=step.dim), Shift(offset)]
-    return [scale, step]
+            found, scale = ([step], None) if scale is None else step.after(scale)
+        opened += found
+    return replace(flow, bijection=Chain(tuple(opened)))
 
 
 def functions_of(flow: Flow) -> frozenset[str]:
     """Return the names of the functions, other than polynomials, that the couplings of a flow use."""
-    couplings = [step for step in flow.steps if isinstance(step, Coupling)]
-    networks = [n for step in couplings for n in (step.first, step.second)]
-    return functions_in([e for n in networks for e in network_expressions(n)])
+    return functions_in([e for step in flow.steps for n in step.subnetworks for e in network_expressions(n)])
 
 
 def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBijection]:
@@ -146,19 +103,14 @@ def _network(parameters: Parameters, like: Subnetwork) -> Formulas:
 
 def tidy(flow: Flow) -> Flow:
     """Return ``flow`` with constants that are exactly zero taken out of its formulas, and what they held up."""
-    return Flow(
-        Chain(tuple(t for step in flow.steps for t in _tidy_step(step))),
-        flow.condition_map, flow.noise, flow.n_padding,
-    )  # fmt: skip
+    return replace(flow, bijection=Chain(tuple(t for step in flow.steps for t in _tidy_step(step))))
 
 
 def _tidy_step(step: AbstractBijection) -> list[AbstractBijection]:
     if isinstance(step, Shift) and not np.any(np.asarray(step.offset)):
         return []
-    if not (isinstance(step, Coupling) and isinstance(step.first, Formulas)):
+    if not all(isinstance(network, Formulas) for network in step.subnetworks):
         return [step]
-    first, second = (
-        build_formulas([shortest(e) for e in network_expressions(n)], n.n_inputs, stack=n.stack)
-        for n in (step.first, step.second)
-    )
-    return [replace(step, first=first, second=second)]
+    outputs = ([shortest(e) for e in network_expressions(n)] for n in step.subnetworks)
+    networks = zip(outputs, step.subnetworks, strict=True)
+    return [step.with_subnetworks(*(build_formulas(e, n.n_inputs, stack=n.stack) for e, n in networks))]

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.bijections.coupling import Coupling
 from isr.bijections.eql import EQL
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas, check_tree
@@ -95,7 +94,7 @@ def refuse_unless_shapes_fit(model: Any) -> None:
 def _refuse_unless_subnetworks_fit(flow: Flow) -> None:
     """Tracing lets a width of one or none pass, because such arrays broadcast."""
     n_features = flow.condition_map.n_features if flow.condition_map is not None else 0
-    for part in _parts(flow, Coupling):
+    for part in (step for step in flow.steps if step.subnetworks):
         halves = part.split, part.dim - part.split
         for network, given, read in ((part.first, *halves), (part.second, *halves[::-1])):
             found = network.stack, network.n_inputs, network.n_outputs

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from isr.bijections.coupling import Coupling
+from isr.bijections.bijection import AbstractBijection
 from isr.bijections.eql import EQL, units
 
 # These make the plain part of any equation and are never withheld.
@@ -93,7 +93,7 @@ def _is_network(node: Any) -> bool:
 
 
 def _is_coupling(node: Any) -> bool:
-    return isinstance(node, Coupling)
+    return isinstance(node, AbstractBijection) and bool(node.subnetworks)
 
 
 def _mask(model: Any, kind: Kind) -> np.ndarray:

@@ -231,9 +231,7 @@ class Posterior:
         The interval holds a share ``hdi`` of ``n`` draws, or of the rows given in their place, a single one even where
         there are several modes. There is no column map where `map` gives no point; see `map_note`.
         """
-        draws = (
-            self.sample(n, random_state) if isinstance(n, int | np.integer) else np.asarray(n, dtype=float)
-        )
+        draws = np.asarray(n, dtype=float) if np.ndim(n) else self.sample(int(n), random_state)  # type: ignore[arg-type]
         found = self._maximum.x
         known = {} if found is None else {"map": found}
         return summary_table(_finite(draws), self.x_names, hdi=hdi).assign(**known)

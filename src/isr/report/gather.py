@@ -113,7 +113,7 @@ def _rows(
         return _table(data[0]), None if data[1] is None else _table(data[1])
     columns = [str(c) for c in getattr(data, "columns", ())]
     if columns and set(x_names) <= set(columns):
-        named = data.set_axis(columns, axis=1)
+        named: Any = data.set_axis(columns, axis=1)  # type: ignore[union-attr]
         has_y = bool(y_names) and set(y_names) <= set(columns)
         return _table(named[list(x_names)]), _table(named[list(y_names)]) if has_y else None
     return _table(data), None

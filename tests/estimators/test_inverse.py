@@ -8,6 +8,9 @@ import isr
 from isr.estimators.noise import observation_noise
 from isr.estimators.settings import Effort
 
+# Many are trained for a moment only.
+pytestmark = pytest.mark.filterwarnings("ignore:a normal law, linear in what is given")
+
 N = 4000
 SIGMA = 0.5
 # The joint form takes the noise to be small against the spread of y.
@@ -122,7 +125,6 @@ def test_a_simulator_with_a_bounded_prior_never_leaves_its_box():
     assert model.front_["nll"].min() == pytest.approx(-model.score(simulated.x, noisy), abs=0.15)
 
 
-@pytest.mark.filterwarnings("ignore:a normal law")  # trained for a moment only
 def test_frames_keep_their_names():
     x, y = _linear_pairs()
     frames = pd.DataFrame(x, columns=["depth", "speed"]), pd.DataFrame({"pressure": y[:, 0]})

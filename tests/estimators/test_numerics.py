@@ -11,6 +11,9 @@ from isr.bijections.affine import standardise
 from isr.estimators.settings import Effort
 from isr.tables.degenerate import DegenerateDataWarning, degeneracies
 
+# Many are trained for a moment only.
+pytestmark = pytest.mark.filterwarnings("ignore:a normal law, linear in what is given")
+
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(200, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
 

@@ -16,6 +16,9 @@ from isr.estimators.settings import Effort
 from isr.problems.densities import DENSITIES
 from isr.problems.laws import LAWS
 
+# Many are trained for a moment only.
+pytestmark = pytest.mark.filterwarnings("ignore:a normal law, linear in what is given")
+
 TINY = Effort(20, 20, 5)
 
 

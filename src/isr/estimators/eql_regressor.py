@@ -57,8 +57,8 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         (y = 2*x1**2, 2*x1**2)
         >>> model.predict([[0.5]]), model.score(x, 2 * x[:, 0] ** 2)
         (array([0.5]), 1.0)
-        >>> model.front_["n_parameters"].tolist(), model.errors_.shape
-        ([1], (1,))
+        >>> model.front_["n_parameters"].tolist(), model.errors_.shape, len(model.formulas_.trees)
+        ([1], (1,), 1)
         >>> model.choose(complexity=100).to_bundle()
         <saved EQLRegressor of x1, giving y>
         >>> import isr, pathlib, tempfile

@@ -131,14 +131,8 @@ class EquationModel(BaseEstimator):
     def choose(self, *, complexity: int | None = None, rule: str | None = None) -> Self:
         """Use another model of the front: the best no more complex than ``complexity``, or by another rule."""
         check_is_fitted(self, "fit_")
-        self._use(
-            choose(
-                self.fit_.front,
-                rule or self._training().selection,
-                n_rows=self.fit_.n_train,
-                complexity=complexity,
-            )
-        )
+        rule = rule or self._training().selection
+        self._use(choose(self.fit_.front, rule, n_rows=self.fit_.n_train, complexity=complexity))
         return self
 
     @property

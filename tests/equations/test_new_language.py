@@ -4,11 +4,11 @@ import runpy
 
 import numpy as np
 import pytest
-from equations.expression_models import make
 from jinja2 import ChoiceLoader, DictLoader
 from numpy.testing import assert_allclose
 from sympy.printing.pycode import PythonCodePrinter
 
+from equations.expression_models import make
 from isr.bijections.formula import Formulas
 from isr.equations import extract
 from isr.equations.code import LANGUAGES, sources

@@ -108,7 +108,8 @@ def _shape(coupling: Coupling) -> Blocks | None:
     networks = [_network(n) for n in (first, second)]
     if not isinstance(coupling.transformer, Affine) or networks[0] is None or networks[0] != networks[1]:
         return None
-    widest = max(max(weight.shape[1:]) for n in (first, second) for weight in n.weights)
+    weights = [weight for n in (first, second) for weight in cast(EQL | MLP, n).weights]
+    widest = max(max(weight.shape[1:]) for weight in weights)
     n_condition = first.n_inputs - (coupling.dim - coupling.split)
     return Blocks(
         coupling.dim, coupling.split, n_condition, widest, *networks[0], coupling.transformer.clamp or 0.0,

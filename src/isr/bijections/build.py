@@ -25,7 +25,7 @@ from isr.bijections.transformers import AbstractTransformer, Affine
 
 SUBNETS = ("eql", "mlp")
 CHARTS = ("polar", "split", "sinh_arcsinh")
-# A split must promise so many nats a row before it is offered to a variable.
+# A split must promise so many nats per row before it is offered to a variable.
 LEAST_GAIN = 0.05
 MIXINGS = ("permutation", "linear", "none")
 CONDENSERS = {"network": (2, 64), "wide network": (2, 128), "linear": (0, 0)}

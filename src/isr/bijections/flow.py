@@ -64,8 +64,8 @@ class Flow(eqx.Module):
         (array([[2.5]]), array([-0.226]))
         >>> flow.sample(jax.random.key(0), 3).shape, flow.draw([[1.0]])
         ((3, 1), array([[2.5]]))
-        >>> flow.dim, flow.condition_dim, flow.n_observed, len(flow.steps)
-        (1, 0, 0, 1)
+        >>> flow.dim, flow.condition_dim, flow.n_observed, len(flow.steps), flow.accelerated().dim
+        (1, 0, 0, 1, 1)
     """
 
     bijection: AbstractBijection

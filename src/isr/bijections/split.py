@@ -134,7 +134,7 @@ def split_of(rows: Float[np.ndarray, "n dim"], variable: int) -> Split:
 
 
 def gain_of_split(rows: Float[np.ndarray, "n dim"], variable: int) -> float:
-    """Return how many nats a row a split beats one normal distribution by on that variable."""
+    """Return how many nats per row a split beats one normal distribution by on that variable."""
     values = rows[:, variable]
     chart = split_of(rows, variable)
     p = float(ndtr(chart.balance))

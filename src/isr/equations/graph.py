@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 # Sums of at most so many terms are merged into sums that read them; longer ones stay as they are.
 SHORT_SUM = 6
@@ -88,7 +88,7 @@ class Graph:
             if abs(coefficient * own) > LARGEST_OFFSET and coefficient not in (1, -1):
                 own, parts = 0.0, ((self.named(value, "centred", "centred"), 1.0),)
             constant += coefficient * own
-            for node, weight in parts:
+            for node, weight in cast(Any, parts):
                 merged[node] = merged.get(node, 0.0) + coefficient * weight
         kept = tuple((node, weight) for node, weight in merged.items() if weight)
         if not kept:

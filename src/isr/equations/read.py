@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -100,7 +99,7 @@ class _Reader:
         if name in SHAPES:
             return SHAPES[name](values, params)
         if name == "dot_general":
-            return [self._dot(*values, params["dimension_numbers"])]
+            return [self._dot(values[0], values[1], params["dimension_numbers"])]
         if name == "scan":
             return self._scan(params, values, part)
         if name == "cond" and not is_symbolic(values[0]):
@@ -130,7 +129,7 @@ class _Reader:
 
     def _call(self, params: dict[str, Any], values: list[Any], part: str) -> list[Any]:
         inner = params.get("call_jaxpr", params.get("jaxpr", params.get("fun_jaxpr")))
-        program = getattr(inner, "jaxpr", inner)
+        program: Any = getattr(inner, "jaxpr", inner)
         name = str(params.get("name") or program.debug_info.func_name) if _is_ours(program) else ""
         constants = list(getattr(inner, "consts", ()))
         if name in WHOLE:
@@ -231,12 +230,12 @@ POLYNOMIAL = ("id", "square", "cube", "product")
 
 
 def _is_ours(program: Any) -> bool:
-    """Whether a function is one of JAX's or of this library, whose names can be trusted; a user's sine may be no sine."""
+    """Whether a function is one of JAX's or of this library; what a user calls a sine may be none."""
     source = str(program.debug_info.func_src_info)
     return any(folder in source for folder in _TRUSTED)
 
 
-_TRUSTED = tuple(str(Path(module.__file__).parent) for module in (jax, bijections))
+_TRUSTED = tuple(module.__path__[0] for module in (jax, bijections))
 
 
 def _part(stack: str) -> str:

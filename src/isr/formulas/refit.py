@@ -41,7 +41,7 @@ class Fit:
         model: Gives the structure and the starting constants.
         row_loss: Loss of every row, ``row_loss(model, data)``.
         data: Arrays with rows along the last axis; ``"weight"``, where present, weighs the rows.
-        nats: Turns a mean loss into nats a row: the identity for a likelihood, ``log(loss) / 2`` for a mean
+        nats: Turns a mean loss into nats per row: the identity for a likelihood, ``log(loss) / 2`` for a mean
             squared error.
     """
 

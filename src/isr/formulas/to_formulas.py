@@ -62,11 +62,12 @@ def _open_coupling(step: Coupling, scale: Standardise | None) -> list[AbstractBi
     if scale is not None:
         units = list(zip(scale.shift, scale.scale, strict=True))
         folded = [transformer.from_raw_units(*u, *p) for u, p in zip(units, [*first, *second], strict=True)]
-        if any(f is None for f in folded):
+        known = [f for f in folded if f is not None]
+        if len(known) < len(folded):
             before = [scale]
         else:
-            offset = np.array([f[1] for f in folded])
-            parameters = [list(f[0]) for f in folded]
+            offset = np.array([f[1] for f in known])
+            parameters = [list(f[0]) for f in known]
             first, second = parameters[:split], parameters[split:]
             first = _reading_raw_units(first, step, units[split:], offset[split:])
     shape = {"split": split, "dim": step.dim, "transformer": transformer, "guard": None}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import sympy
 from sympy.printing.c import C99CodePrinter
@@ -58,7 +58,7 @@ class LanguagePrinter(CodePrinter):
     language: str
     names: Mapping[sympy.Symbol, str]
     one, missing = "1.0", "NAN"
-    own: dict[str, str] = {
+    own: ClassVar[dict[str, str]] = {
         "Phi": "isr_phi", "PhiInverse": "isr_phi_inverse", "sigmoid": "isr_sigmoid", "sign": "isr_sign",
         "Max": "isr_max", "Min": "isr_min",
     }  # fmt: skip

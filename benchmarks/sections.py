@@ -335,15 +335,22 @@ SECTIONS = (
         "Symbolic regression", ("symbolic",),
         "Exact means every term with its constants within 2 %, and nothing else, or a formula written otherwise whose "
         "error is below a millionth. The error is root mean square on a wider range than was seen, relative to the "
-        "spread there. A training of pykan that ends in its own error is started again, twice at most.",
+        "spread there. Every method has the functions that the formulas take. isr is also told of which kind they are: "
+        "sines of 2π x for Kim's, quotients and roots for Feynman's. gplearn has the population of its documentation's "
+        "example and 20 generations, and ends with the first exact program; pyoperon its default budget, a million "
+        "evaluations, which it always spends, with the model chosen from its front by BIC; pykan its tutorials' steps, "
+        "from the simplest shape of four on until one is exact. Its rows of Feynman's formulas are of the setup before, "
+        "which gave it one shape and no products.",
         symbolic,
     ),
     Section(
         "Equations trained, or fitted afterwards",
         ("posthoc",),
         "Laws of two variables, one block: `isr.SymbolicFlow` beside the same flow of networks whose functions are "
-        "then replaced by equations that pyoperon finds, in the same time. KL in nats over 20,000 fresh samples; "
-        "operations are those of the latents as equations of x.",
+        "then replaced by equations that pyoperon finds, with its default budget for each. From its front the model is "
+        "chosen by BIC, where errors that make no more of a difference than the network's own do not count. KL in nats "
+        "over 20,000 fresh samples; operations are those of the latents as equations of x. The rows are of the setup "
+        "before, in which pyoperon had the time that isr's own fit took.",
         posthoc,
     ),
     Section(

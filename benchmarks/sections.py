@@ -339,8 +339,8 @@ SECTIONS = (
         "sines of 2π x for Kim's, quotients and roots for Feynman's. gplearn has the population of its documentation's "
         "example and 20 generations, and ends with the first exact program; pyoperon its default budget, a million "
         "evaluations, which it always spends, with the model chosen from its front by BIC; pykan its tutorials' steps, "
-        "from the simplest shape of four on until one is exact. Its rows of Feynman's formulas are of the setup before, "
-        "which gave it one shape and no products.",
+        "from the simplest shape of four on until one is exact. Its rows of Feynman's formulas are of the setup "
+        "before, which gave it one shape and no products.",
         symbolic,
     ),
     Section(

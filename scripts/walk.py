@@ -38,7 +38,9 @@ def walk(folder: Path) -> None:
     threading.setprofile(note)
     rows = read_columns(folder / "rows.csv", ["a", "b", "signal"])
     training = isr.Training("quick", n_restarts=1, verbose=False)
-    model = isr.ConditionalISR(noise=0, training=training, random_state=0).fit(rows[["a", "b"]], rows[["signal"]])
+    model = isr.ConditionalISR(noise=0, training=training, random_state=0).fit(
+        rows[["a", "b"]], rows[["signal"]]
+    )
     model.expressions_.text("inverse")
     posterior = model.posterior([0.5])
     posterior.sample(100)

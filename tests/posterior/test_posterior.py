@@ -16,11 +16,11 @@ from isr.bijections.chain import Chain
 from isr.bijections.condition import ConditionMap
 from isr.bijections.flow import Flow
 from isr.posterior import plots
+from isr.posterior.abstract import EffectiveSizeWarning, NonFiniteDrawsWarning, summary_table
 from isr.posterior.maximum import SpikeWarning
 from isr.posterior.outliers import OutOfDistributionWarning, TrainingRecord
 from isr.posterior.plots import pair_plot
-from isr.posterior.posterior import EffectiveSizeWarning, NonFiniteDrawsWarning, Posterior
-from isr.posterior.summaries import summary_table
+from isr.posterior.posterior import Posterior
 
 # x ~ N(0, PRIOR), y = GAIN x + N(0, NOISE).
 PRIOR = np.array([[1.0, 0.3], [0.3, 0.5]])

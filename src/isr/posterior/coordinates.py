@@ -1,4 +1,4 @@
-"""Coordinates in which a posterior is round: its own latent, so that a search there needs no tuning.
+"""Coordinates in which a posterior is about standard normal, so that a search there needs no tuning.
 
 Every point of them stands for an x inside the bounds.
 """
@@ -9,63 +9,57 @@ import numpy as np
 from jaxtyping import Float
 
 from isr.bijections.affine import Bounded, standardise
-from isr.bijections.bijection import AbstractBijection
 from isr.bijections.chain import Chain
 from isr.bijections.flow import Flow
+from isr.tables.bounds import Bounds
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The standard-normal latent that ``flow`` gives an x at the observation ``y``.
+    """The standard-normal latent that ``flow`` gives an x at the observation ``y``, a row ``(1, d_y)`` or ``None``.
 
-    Args:
-        flow: Without padding, for padding is a coordinate that x does not have.
-        y: One observation as a row ``(1, d_y)``, or ``None``.
+    The flow has no padding, which is a coordinate that x does not have.
     """
 
     flow: Flow
-    y: Float[np.ndarray, "1 d_y"] | None
+    y: Float[np.ndarray, "1 d_y"] | None = None
 
     def of(self, x: Float[np.ndarray, "n d_x"]) -> tuple[Float[np.ndarray, "n d_x"], Float[np.ndarray, " n"]]:
         """Return the coordinates of rows and the log-determinant of the map to them."""
         latent, log_det = self.flow.forward(x, self.y)
-        mean, scale = self.base()
+        mean, scale = self._base()
         return (latent - mean) / scale, log_det - np.log(scale).sum()
 
     def back(self, points: Float[np.ndarray, "n d_x"]) -> Float[np.ndarray, "n d_x"]:
         """Return the rows of x that coordinates stand for."""
-        mean, scale = self.base()
-        return self.flow.inverse(mean + scale * points, self.y)[0]
+        return self.density(points)[0]
 
     def density(
         self, points: Float[np.ndarray, "n d_x"]
     ) -> tuple[Float[np.ndarray, "n d_x"], Float[np.ndarray, " n"]]:
         """Return the rows of x that coordinates stand for, and their log-density where the coordinates are normal."""
-        mean, scale = self.base()
+        mean, scale = self._base()
         x, log_det = self.flow.inverse(mean + scale * points, self.y)
         constant = 0.5 * points.shape[1] * np.log(2 * np.pi) + np.log(scale).sum()
         return x, -0.5 * np.sum(points**2, axis=1) - log_det - constant
 
-    def base(self) -> tuple[Float[np.ndarray, " d_x"], Float[np.ndarray, " d_x"]]:
-        """Return mean and standard deviation of the flow's latent, which make it standard normal."""
+    def _base(self) -> tuple[Float[np.ndarray, " d_x"], Float[np.ndarray, " d_x"]]:
         mean, scale = np.zeros(self.flow.dim), np.ones(self.flow.dim)
         if self.flow.n_observed and self.y is not None:
             mean[: self.flow.n_observed], scale[: self.flow.n_observed] = self.y[0], self.flow.noise
         return mean, scale
 
 
-def coordinates_of(
-    flow: Flow, y: Float[np.ndarray, "1 d_y"], draws: Float[np.ndarray, "n d_x"]
-) -> Coordinates:
-    """Return coordinates in which the posterior at ``y`` is standard normal.
+def standard_coordinates(draws: Float[np.ndarray, "n d_x"], bounds: Bounds) -> Coordinates:
+    """Return coordinates in which bounds are opened to the whole line and the draws have mean 0 and deviation 1."""
+    low, high = zip(*bounds.pairs(), strict=True)
+    box = Bounded(low, high)
+    return Coordinates(Flow(Chain((box, standardise(Flow(box).forward(draws)[0])))))
 
-    A single variable, which the flow pads, is opened to the whole line and standardised by ``draws`` instead.
-    """
-    if not flow.n_padding:
-        return Coordinates(flow, y)
-    steps: list[AbstractBijection] = []
+
+def bounds_of(flow: Flow) -> Bounds:
+    """Return the box that a flow never leaves, open where it has none."""
     first = flow.steps[0]
-    if isinstance(first, Bounded):
-        steps.append(Bounded(first.low[: flow.dim], first.high[: flow.dim]))
-        draws = Flow(steps[0]).forward(draws)[0]
-    return Coordinates(Flow(Chain((*steps, standardise(draws)))), None)
+    if not isinstance(first, Bounded):
+        return Bounds.from_pairs([(None, None)] * flow.dim)
+    return Bounds.from_pairs(list(zip(first.low[: flow.dim], first.high[: flow.dim], strict=True)))

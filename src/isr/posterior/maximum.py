@@ -6,23 +6,16 @@ draws around it are about as dense; the page of a report follows the same steps 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from isr.bijections.affine import Bounded
-from isr.bijections.flow import Flow
-from isr.bijections.inputs import with_inputs
-from isr.bijections.parameters import cast
-from isr.bijections.programs import compiled
-from isr.posterior.coordinates import Coordinates
 from isr.tables.bounds import Bounds
+
+Density = Callable[[Float[np.ndarray, "m d_x"]], tuple[Float[np.ndarray, "m d_x"], Float[np.ndarray, " m"]]]
+"""Rows of coordinates to rows of x and their log-density."""
 
 REACH = 0.98
 """The maximum is sought in the ball of the latent that holds this share of all draws."""
@@ -34,6 +27,8 @@ NEIGHBOURS = 0.05
 """Share of the draws, the nearest ones, that are compared with an end of the search."""
 N_STEPS = 200
 LONGEST_STEP = 0.5
+SHIFT = 1e-4
+"""Of the differences that give slopes."""
 AT_BOUND = 1e-9
 # A bound is named where the spike is this near to it, in widths between bounds or from the median of the draws.
 NEAR_BOUND = 0.02
@@ -41,14 +36,6 @@ NEAR_BOUND = 0.02
 
 class SpikeWarning(UserWarning):
     """The densest point of a posterior lies in a spike that almost no draw meets, so it is not given."""
-
-
-class Density(Protocol):
-    """What is asked of a prior here: the log-density of rows of x."""
-
-    def log_prob(self, x: Any, /) -> Any:
-        """Return the log-density of each row."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -79,51 +66,41 @@ def normal_points(n: int, dim: int) -> Float[np.ndarray, "n dim"]:
 
 
 def find_maximum(
-    flow: Flow,
-    y: Float[np.ndarray, "k d_y"],
-    coordinates: Coordinates,
+    density: Density,
+    points: Float[np.ndarray, "m d_x"],
+    bounds: Bounds,
     names: Sequence[str],
-    draws: Float[np.ndarray, "m d_x"] | None = None,
-    log_prob: Callable[[np.ndarray], np.ndarray] | None = None,
-    prior: Density | None = None,
+    radius: float = np.inf,
 ) -> Maximum:
-    """Return the x that maximises ``Σ log p(x | y_i) + (1 - k) log p(x)`` among the maxima that carry mass.
+    """Return the x of highest density among the maxima that carry mass.
 
-    BFGS in double precision climbs in ``coordinates``, so it never leaves the bounds; with one observation it stays
-    within `REACH`. An end carries mass where half of the nearest 5 % of the draws are at most ``chi2.ppf(0.5, d) /
-    2`` nats less dense, as around the mode of a normal law of d variables. Without ``draws`` and ``log_prob`` the law
-    is the standard normal one of the coordinates; with several observations the ``prior`` is needed.
+    BFGS climbs in coordinates where the law is round, so it never leaves the bounds, and stays within ``radius`` there.
+    An end carries mass where half of the nearest 5 % of the draws are at most ``chi2.ppf(0.5, d) / 2`` nats less dense,
+    as around the mode of a normal law of d variables.
+
+    Args:
+        density: Rows of coordinates to rows of x and their log-density.
+        points: Draws, in coordinates.
+        bounds: The box of x.
+        names: Names of the columns of x.
+        radius: How far from the origin of the coordinates to look.
     """
-
-    def evaluate(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if log_prob is None:
-            return coordinates.density(points)
-        x = coordinates.back(points)
-        return x, log_prob(x)
-
-    points = normal_points(N_POINTS, flow.dim) if draws is None else coordinates.of(draws)[0]
     points = points[np.isfinite(points).all(axis=1)]
-    x, density = evaluate(points)
-    finite = np.isfinite(x).all(axis=1) & np.isfinite(density)
-    points, x, density = points[finite], x[finite], density[finite]
-    radius = reach(flow.dim) if len(y) == 1 else np.inf
+    x, heights = density(points)
+    finite = np.isfinite(x).all(axis=1) & np.isfinite(heights)
+    points, x, heights = points[finite], x[finite], heights[finite]
     inside = np.flatnonzero(np.linalg.norm(points, axis=1) < radius)
     if not len(inside):
         raise ValueError("no draw of the posterior has finite coordinates; is the model fitted?")
-    densest = inside[np.argsort(-density[inside], kind="stable")][:N_DENSEST]
-    starts = list(dict.fromkeys([*densest.tolist(), *inside[:N_FIRST].tolist()]))
-    with jax.enable_x64(True):
-        objective = _objective(
-            None if log_prob is None else flow, y, coordinates, prior, 1e-4 * x.std(axis=0) + 1e-12
-        )
-        ends = np.stack([_climb(objective, points[start], radius) for start in starts])
-    end_x, height = evaluate(ends)
-    bounds = bounds_of(flow)
+    densest = inside[np.argsort(-heights[inside], kind="stable")][:N_DENSEST]
+    starts = dict.fromkeys([*densest.tolist(), *inside[:N_FIRST].tolist()])
+    ends = np.stack([_climb(density, points[start], radius) for start in starts])
+    end_x, end_heights = density(ends)
     widths = _widths(bounds, x)
-    order = np.argsort(-np.where(np.isnan(height), -np.inf, height), kind="stable")
+    order = np.argsort(-np.where(np.isnan(end_heights), -np.inf, end_heights), kind="stable")
     for i in order:
         at_bound = _near_bounds(end_x[i], bounds, AT_BOUND * widths)
-        if not at_bound and _carries_mass(ends[i], float(height[i]), points, density):
+        if not at_bound and _carries_mass(ends[i], float(end_heights[i]), points, heights):
             return Maximum(end_x[i])
     return Maximum(None, _note(_near_bounds(end_x[order[0]], bounds, NEAR_BOUND * widths), names))
 
@@ -142,14 +119,6 @@ def _carries_mass(end: np.ndarray, height: float, points: np.ndarray, density: n
     distance = np.sum((points - end) ** 2, axis=1)
     nearest = np.argsort(distance, kind="stable")[: max(1, int(NEIGHBOURS * len(points)))]
     return bool(height - np.median(density[nearest]) <= slack(points.shape[1]))
-
-
-def bounds_of(flow: Flow) -> Bounds:
-    """Return the box that a flow never leaves, open where it has none."""
-    first = flow.steps[0]
-    if not isinstance(first, Bounded):
-        return Bounds.from_pairs([(None, None)] * flow.dim)
-    return Bounds.from_pairs(list(zip(first.low[: flow.dim], first.high[: flow.dim], strict=True)))
 
 
 def _widths(bounds: Bounds, x: np.ndarray) -> np.ndarray:
@@ -182,21 +151,23 @@ def _note(near: list[tuple[int, str, float]], names: Sequence[str]) -> str:
     return f"{what}, so its densest point does not say where the mass is; quote mean and interval"
 
 
-def _climb(objective: Callable[..., Any], point: np.ndarray, radius: float) -> np.ndarray:
+def _climb(density: Density, point: np.ndarray, radius: float) -> np.ndarray:
     """Return the end of an ascent by BFGS from ``point`` inside the ball.
 
     The search is free in u, with ``e = u / sqrt(1 + |u|² / radius²)``: u covers the space while e stays in the ball.
-    Steps are short and always upwards, so that the ascent does not leap into a spike elsewhere.
+    Steps are short and always upwards, so that the ascent does not leap into a spike elsewhere. Slopes are central
+    differences, in one call.
     """
+    shifts = SHIFT * np.concatenate([np.zeros((1, len(point))), np.eye(len(point)), -np.eye(len(point))])
 
     def inside(u: np.ndarray) -> np.ndarray:
-        return u / np.sqrt(1 + np.sum(u**2) / radius**2)
+        return u / np.sqrt(1 + np.sum(u**2, axis=-1, keepdims=True) / radius**2)
 
     def value_and_slope(u: np.ndarray) -> tuple[float, np.ndarray]:
-        shrink = 1 / np.sqrt(1 + np.sum(u**2) / radius**2)
-        e = u * shrink
-        value, slope = objective(e)
-        return value, shrink * (slope - e * (e @ slope) / radius**2)
+        value, *others = density(inside(u + shifts))[1]
+        if not np.isfinite([value, *others]).all():
+            return -np.inf, np.zeros_like(u)
+        return float(value), np.subtract(others[: len(u)], others[len(u) :]) / (2 * SHIFT)
 
     u = point / np.sqrt(1 - np.sum(point**2) / radius**2)
     value, slope = value_and_slope(u)
@@ -226,58 +197,3 @@ def _climb(objective: Callable[..., Any], point: np.ndarray, radius: float) -> n
                 - (np.outer(turned, step) + np.outer(step, turned)) / along
             )
     return inside(u)
-
-
-def _objective(
-    flow: Flow | None, y: np.ndarray, coordinates: Coordinates, prior: Density | None, steps: np.ndarray
-) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    """The log-density up to a constant and its gradient by the coordinates, whose own it is without ``flow``."""
-    model = None if flow is None else cast(with_inputs(flow, np.float64), jnp.float64)
-    inner = cast(with_inputs(coordinates.flow, np.float64), jnp.float64)
-    at = None if coordinates.y is None else np.asarray(coordinates.y[0])
-    mean, scale = coordinates.base()
-    program = compiled(_value_and_slope, (model, inner))
-    step = partial(program, model, inner, np.asarray(y), at, np.asarray(mean), np.asarray(scale))
-
-    def objective(e: np.ndarray) -> tuple[float, np.ndarray]:
-        value, x, gradient = map(np.asarray, step(e, None))
-        if prior is not None and len(y) > 1:
-            log_prior, slope = _slope_of_prior(prior, x, steps)
-            value = value + (1 - len(y)) * log_prior
-            gradient = np.asarray(step(e, (1 - len(y)) * slope)[2])
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            return -np.inf, np.zeros_like(e)
-        return float(value), gradient
-
-    return objective
-
-
-def _value_and_slope(
-    flow: Flow | None, inner: Flow, y: Any, at: Any, mean: Any, scale: Any, point: Any, extra_slope: Any
-) -> tuple[Any, Any, Any]:
-    """``Σ log p(x | y_i)``, x, and the gradient of that sum plus ``extra_slope · x`` by the coordinates.
-
-    Without ``flow`` the density is that of the coordinates themselves, which the inverse alone gives.
-    """
-
-    def total(point: Any) -> tuple[Any, tuple[Any, Any]]:
-        x, log_det = inner.inverse_one(mean + scale * point, at)
-        if flow is None:
-            value = -0.5 * jnp.sum(point**2) - log_det
-        else:
-            value = jnp.sum(jax.vmap(flow.log_prob_one, in_axes=(None, 0))(x, y))
-        return value if extra_slope is None else value + jnp.sum(extra_slope * x), (value, x)
-
-    gradient, (value, x) = jax.grad(total, has_aux=True)(point)
-    return value, x, gradient
-
-
-def _slope_of_prior(prior: Density, x: np.ndarray, steps: np.ndarray) -> tuple[float, np.ndarray]:
-    """A prior may be written in anything, so its gradient is a central difference; none across an edge."""
-    shifts = np.diag(steps)
-    values = np.asarray(prior.log_prob(np.concatenate([x[None], x + shifts, x - shifts])), dtype=float)
-    above, below = values[1 : 1 + len(x)], values[1 + len(x) :]
-    smooth = np.isfinite(above) & np.isfinite(below)
-    slope = np.zeros(len(x))
-    slope[smooth] = (above - below)[smooth] / (2 * steps[smooth])
-    return float(values[0]), slope

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -28,6 +28,14 @@ _FORMS = (
     "a mapping from name to (low, high) or to a frozen scipy.stats distribution, an object with "
     "sample(n, random_state), or a function (n, rng) -> rows"
 )
+
+
+class Density(Protocol):
+    """What a density offers: the log-density of rows of x."""
+
+    def log_prob(self, rows: Any, /) -> Any:
+        """Return the log-density of each row."""
+        ...
 
 
 @dataclass(frozen=True, repr=False, eq=False)

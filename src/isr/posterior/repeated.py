@@ -15,8 +15,8 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from isr.bijections.flow import Flow
-from isr.posterior.coordinates import Coordinates, coordinates_of
-from isr.posterior.maximum import Density
+from isr.posterior.coordinates import Coordinates, bounds_of, standard_coordinates
+from isr.posterior.priors import Density
 from isr.posterior.references import Resampled, effective_size, importance_resample
 
 N_POOL = 4096
@@ -115,8 +115,10 @@ def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density, *, random
     round with the largest effective size is kept.
     """
     middle = np.argmin(np.linalg.norm((y - y.mean(axis=0)) / (y.std(axis=0) + 1e-300), axis=1))
-    draws = flow.sample(jax.random.key(random_state), 256, y[middle : middle + 1])
-    coordinates = coordinates_of(flow, y[middle : middle + 1], draws)
+    coordinates = Coordinates(flow, y[middle : middle + 1])
+    if flow.n_padding:
+        draws = flow.sample(jax.random.key(random_state), 256, coordinates.y)
+        coordinates = standard_coordinates(draws, bounds_of(flow))
     found = list(_rounds(Product(flow, y, prior, coordinates), random_state))
     return max(found, key=lambda product: product.effective_size)
 

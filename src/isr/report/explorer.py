@@ -12,7 +12,8 @@ import numpy as np
 from isr.bijections.affine import Inverted, Standardise
 from isr.bijections.flow import Flow
 from isr.equations import Expressions
-from isr.posterior.maximum import bounds_of, reach, slack
+from isr.posterior.coordinates import bounds_of
+from isr.posterior.maximum import reach, slack
 from isr.posterior.outliers import TrainingRecord
 from isr.report.contents import ReportData
 from isr.report.payload import packed, rounded

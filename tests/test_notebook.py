@@ -46,7 +46,7 @@ def bundle(names=("length", "mass (kg)", "force"), model=None):
 
 def fitted(names=("length", "mass (kg)", "force")):
     """A model put together by hand, since a fit takes long."""
-    model, known = isr.ConditionalISR(bounds={names[0]: (-5, 5)}), flow()
+    model, known = isr.ConditionalISR(bounds={names[0]: (-5, 5)}, units={names[0]: "m"}), flow()
     point = Point(known, 9, 4, 1.0, 1.0, np.zeros(3))
     model.fit_ = SimpleNamespace(front=[point], chosen=0, errors=np.zeros(4), labels={}, charts=())
     model.columns_, model.y_columns_ = Columns(names[:2], ("m", None)), Columns(names[2:], (None,))

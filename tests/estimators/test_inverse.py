@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import isr
-from isr.estimators.noise import observation_noise
+from isr.estimators.inverse import observation_noise
 from isr.estimators.settings import Effort
 
 # Many are trained for a moment only.

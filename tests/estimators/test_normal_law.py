@@ -9,10 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 import isr
 from isr.bijections.affine import Linear
 from isr.bijections.flow import Flow
-from isr.estimators.flow_stages import network_point
-from isr.estimators.normal_law import better_than, normal_point
+from isr.estimators.flow_fit import network_point
+from isr.estimators.normal_law import normal_law
 from isr.estimators.rows import Pairs, prepare
-from isr.estimators.safety import not_wild
+from isr.estimators.safety import not_beaten, not_wild
 from isr.estimators.settings import Effort
 
 
@@ -23,7 +23,7 @@ def correlated(n=400, dim=3, seed=0):
 
 def test_the_normal_point_is_the_normal_law_of_the_training_rows():
     rows = prepare(Pairs(correlated()), seed=0)
-    point = normal_point(rows, joint=False)
+    point = network_point(normal_law(rows), rows)
     law = multivariate_normal(rows.train.x.mean(axis=0), np.cov(rows.train.x.T))
     np.testing.assert_allclose(-point.held_out_rows, law.logpdf(rows.held_out.x), rtol=1e-3)
 
@@ -33,7 +33,7 @@ def test_the_normal_point_given_y_is_linear_regression():
     x = correlated()
     y = x[:, :2] + rng.normal(size=(len(x), 2))
     rows = prepare(Pairs(x, None, y, np.zeros(2)), seed=0)
-    point = normal_point(rows, joint=False)
+    point = network_point(normal_law(rows), rows)
     design = np.column_stack([np.ones(len(rows.train.x)), rows.train.y])
     slopes = np.linalg.lstsq(design, rows.train.x, rcond=None)[0]
     law = multivariate_normal(np.zeros(3), np.cov((rows.train.x - design @ slopes).T))
@@ -43,10 +43,10 @@ def test_the_normal_point_given_y_is_linear_regression():
 
 def test_a_model_with_an_absurd_row_or_wild_draws_is_left_out_and_a_worse_one_is_not_chosen():
     rows = prepare(Pairs(correlated()), seed=0)
-    normal = normal_point(rows, joint=False)
+    normal = network_point(normal_law(rows), rows)
     narrow, wide = (network_point(Flow(Linear(np.eye(3) * size)), rows) for size in (20.0, 1e-3))
     assert not_wild([normal, narrow, wide], rows, normal) == [normal]
-    assert better_than([normal, narrow, wide], normal) == [0]
+    assert not_beaten([normal, narrow, wide], normal) == [0]
 
 
 def test_few_rows_of_many_columns_are_no_worse_than_a_normal_law_which_is_said():

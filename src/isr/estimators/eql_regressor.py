@@ -18,8 +18,7 @@ from isr.equations.naming import output_names
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import Samples, fit_regression
 from isr.estimators.rows import n_held_out
-from isr.estimators.settings import Effort, Training
-from isr.estimators.wrong_options import explains_wrong_options
+from isr.estimators.settings import Effort, Training, explains_wrong_options
 from isr.tables.arrays import without_times
 from isr.tables.tables import check_units
 
@@ -80,20 +79,12 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EQLRegressor:
         """Learn formulas for y, one column or several, from the rows of X."""
-        checked: Any = validate_data(
-            self,
-            without_times(X),
-            without_times(y, what="y"),
-            dtype=np.float64,
-            multi_output=True,
-            y_numeric=True,
-            ensure_min_samples=4,
-        )
-        values, targets = checked
-        weight = (
-            None if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=np.float64)
-        )
-        if weight is not None:
+        X, y_checked = without_times(X), without_times(y, what="y")
+        options: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 4}
+        values, targets = validate_data(self, X, y_checked, dtype=np.float64, **options)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, values, dtype=np.float64)
             used = weight > 0
             values, targets, weight = values[used], targets[used], weight[used]
         self.single_output_ = targets.ndim == 1
@@ -108,7 +99,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     @property
     def formulas_(self) -> Formulas:
         """The chosen model."""
-        return self.fit_.front[self.chosen_].model
+        return self._chosen.model
 
     def _x_names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
@@ -122,7 +113,7 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the formulas' values for rows."""
-        check_is_fitted(self, "formulas_")
+        check_is_fitted(self, "fit_")
         values: Any = validate_data(self, without_times(X), dtype=np.float64, reset=False)
         with jax.enable_x64(True):
             predicted = np.asarray(self.formulas_.columns(jnp.asarray(values.T))[0]).T

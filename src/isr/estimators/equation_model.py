@@ -17,15 +17,13 @@ from isr.bijections.parameters import flatten
 from isr.estimators.pipeline import Fitted
 from isr.estimators.settings import Effort, Plan, Training, make_schedule, seed_of, training_of
 from isr.estimators.status import Status, status_of
-from isr.formulas.front import choose
+from isr.formulas.front import Point, choose
 from isr.storage import Bundle, save
 from isr.storage.bundle import model_html
 from isr.training.history import History
 from isr.training.monitor import Monitor
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from isr.equations import Expressions
     from isr.storage.front import Front
 
@@ -66,19 +64,13 @@ class EquationModel(BaseEstimator):
         return training
 
     def _run(
-        self,
-        fit: Callable[[Plan], Fitted],
-        n_train: int,
-        *,
-        seed: int | None = None,
-        to_zero: bool = True,
-        peak: float | None = None,
+        self, fit: Callable[[Plan], Fitted], n_train: int, *, sparse: bool = True, peak: float | None = None
     ) -> None:
-        """Fit by a plan (see `make_schedule` for ``to_zero`` and ``peak``), and say how it ended."""
+        """Fit by a plan (see `make_schedule` for ``sparse`` and ``peak``), and say how it ended."""
         training = self._training()
-        self.seed_ = seed_of(self.random_state) if seed is None else seed
+        self.seed_ = seed_of(self.random_state)
         monitor = Monitor(verbose=training.verbose, max_time=training.max_time)
-        schedule = make_schedule(training, n_train, sparse=to_zero, peak=peak)
+        schedule = make_schedule(training, n_train, sparse=sparse, peak=peak)
         with monitor.watching():
             self.fit_ = fit(Plan(training, schedule, self.seed_, monitor))
         self.history_ = self.fit_.population.history
@@ -98,11 +90,16 @@ class EquationModel(BaseEstimator):
         self.chosen_, self._expressions = index, None
 
     @property
+    def _chosen(self) -> Point:
+        check_is_fitted(self, "fit_")
+        return self.fit_.front[self.chosen_]
+
+    @property
     def expressions_(self) -> Expressions:
         """The equations of the chosen model, written when they are first asked for: long ones take seconds."""
-        check_is_fitted(self, "fit_")
+        model = self._chosen.model
         if self._expressions is None:
-            self._expressions = self._written(self.fit_.front[self.chosen_].model)
+            self._expressions = self._written(model)
         return self._expressions
 
     def _written(self, model: Any) -> Expressions:
@@ -122,9 +119,8 @@ class EquationModel(BaseEstimator):
 
     def to_bundle(self) -> Bundle:
         """Return what a file of this model holds: the model, names, units and where it comes from."""
-        check_is_fitted(self, "fit_")
         return Bundle(
-            model=self.fit_.front[self.chosen_].model, x_names=tuple(self._x_names()), y_names=self._y_names(),
+            model=self._chosen.model, x_names=tuple(self._x_names()), y_names=self._y_names(),
             units=self._units(), kind=type(self).__name__, metadata=self._metadata(), others=self._others(),
         )  # fmt: skip
 
@@ -141,25 +137,26 @@ class EquationModel(BaseEstimator):
 
         ``n_parameters`` counts learned numbers that are not zero, ``n_constants`` the numbers in the equations.
         """
-        return self._front(equations=True)
-
-    def _front(self, *, equations: bool) -> Front:
         from isr.storage.front import Front
 
+        columns = self._figures()
+        written = [self._written(p.model) for p in self.fit_.front]
+        equations = {
+            "n_constants": [e.n_constants for e in written],
+            "equations": [e.text() for e in written],
+        }
+        return Front({**columns, **equations})
+
+    def _figures(self) -> dict[str, list[Any]]:
         check_is_fitted(self, "fit_")
         points = self.fit_.front
-        columns = {
+        return {
             "complexity": [p.complexity for p in points],
             "nll": [p.held_out_nats for p in points],
             "nll_train": [p.train_nats for p in points],
             "n_parameters": [p.n_constants for p in points],
             "chosen": [i == self.chosen_ for i in range(len(points))],
         }
-        if equations:
-            written = [self._written(p.model) for p in points]
-            columns["n_constants"] = [e.n_constants for e in written]
-            columns["equations"] = [e.text() for e in written]
-        return Front(columns)
 
     @property
     def errors_(self) -> np.ndarray:
@@ -185,9 +182,10 @@ class EquationModel(BaseEstimator):
         return model_html(self.to_bundle().title, self.expressions_, self.front_, str(self.status_))
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
-        known = {
-            "front": self._front(equations=False).to_dict("list"),
-            "history": _columns(self.history_.frame()),
+        history = self.history_.frame().items()
+        known: dict[str, Any] = {
+            "front": self._figures(),
+            "history": {n: c.to_numpy() if c.dtype.kind in "if" else c.tolist() for n, c in history},
             "status": str(self.status_),
             "seed": self.seed_,
         }
@@ -200,12 +198,4 @@ class EquationModel(BaseEstimator):
         """The other models of the front, simple ones first, as many as a file should hold."""
         models = {f"front {i}": p.model for i, p in enumerate(self.fit_.front) if i != self.chosen_}
         total = np.cumsum([len(flatten(model)[0]) for model in models.values()])
-        return {
-            name: model for (name, model), n in zip(models.items(), total, strict=True) if n <= MOST_NUMBERS
-        }
-
-
-def _columns(frame: pd.DataFrame) -> dict[str, Any]:
-    """The columns of a frame as a file holds them: numbers as arrays, words as lists."""
-    columns = {str(name): frame[name].to_numpy() for name in frame}
-    return {name: column.tolist() if column.dtype == object else column for name, column in columns.items()}
+        return dict(list(models.items())[: int(np.searchsorted(total, MOST_NUMBERS, side="right"))])

@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
-from typing import Any
+from math import comb
+from typing import Any, NamedTuple
 
 import numpy as np
 import sympy
@@ -64,21 +65,10 @@ def find_factor(
     *,
     among: Int[np.ndarray, " some"] | None = None,
 ) -> Factor:
-    """Return the factor of ``y``; all powers are 0 where there is none.
+    """Return the factor of ``y`` that a library allows; all powers are 0 where there is none.
 
-    Args:
-        x: Rows of inputs.
-        y: The output.
-        library: Primitives that may appear: without products there is no factor, negative powers take
-            ``"reciprocal"``, half ones ``"sqrt"``.
-        among: Rows that may tell the powers, the others need only be positive; all when left out.
-
-    Example:
-        >>> x = np.random.default_rng(0).uniform(1, 3, (200, 3))
-        >>> [str(p) for p in find_factor(x, x[:, 0] ** 2 / x[:, 1], {"product", "reciprocal"}).powers]
-        ['2', '-1', '0']
-        >>> [str(p) for p in find_factor(x, x[:, 0] + x[:, 1], {"product", "reciprocal"}).powers]
-        ['0', '0', '0']
+    Without products there is no factor; negative powers take ``"reciprocal"``, half ones ``"sqrt"``. The rows
+    ``among`` tell the powers, all when left out; the others need only be positive.
     """
     none = Factor((Fraction(0),) * x.shape[1])
     if "product" not in library or not (np.all(y > 0) or np.all(y < 0)):
@@ -102,9 +92,8 @@ def _is_offered(power: Fraction, library: Collection[str]) -> bool:
     return (power > 0 or "reciprocal" in library) and (power.denominator == 1 or "sqrt" in library)
 
 
-@dataclass(frozen=True)
-class _Polynomial:
-    """A polynomial of standardised columns, fitted by least squares."""
+class _Polynomial(NamedTuple):
+    """A polynomial of standardised columns, fitted by least squares; a term is the columns it multiplies."""
 
     columns: np.ndarray
     widths: np.ndarray
@@ -116,31 +105,25 @@ class _Polynomial:
     @staticmethod
     def of(columns: np.ndarray, target: np.ndarray) -> _Polynomial | None:
         """The richest that so many rows allow; None if they do not even allow squares."""
-        allowed = min(MOST_TERMS, len(target) // ROWS_PER_TERM)
-        choices = (_terms(columns.shape[1], degree) for degree in range(MOST_DEGREE, 1, -1))
-        terms = next((terms for terms in choices if len(terms) <= allowed), None)
-        if terms is None:
+        width, allowed = columns.shape[1], min(MOST_TERMS, len(target) // ROWS_PER_TERM)
+        degree = next((d for d in range(MOST_DEGREE, 1, -1) if comb(width + d, d) <= allowed), None)
+        if degree is None:
             return None
+        terms = [t for d in range(degree + 1) for t in combinations_with_replacement(range(width), d)]
         scale = standardise(columns)
-        widths = np.asarray(scale.scale)
-        standard = (columns - np.asarray(scale.shift)) / widths
+        standard = (columns - np.asarray(scale.shift)) / np.asarray(scale.scale)
         design = np.stack([np.prod(standard[:, list(term)], axis=1) for term in terms], axis=1)
         weights = np.linalg.lstsq(design, target, rcond=None)[0]
         residual = float(np.sqrt(np.mean((design @ weights - target) ** 2)))
-        return _Polynomial(columns, widths, terms, design, weights, residual)
+        return _Polynomial(columns, np.asarray(scale.scale), terms, design, weights, residual)
 
     def power(self, i: int) -> Fraction:
         """The slope in column i if the polynomial is straight there and the slope a whole or half number, else 0."""
         bent = np.array([i in term and term != (i,) for term in self.terms])
         bend = float(np.std(self.design[:, bent] @ self.weights[bent]))
         rise = float(self.weights[self.terms.index((i,))])  # over a standard deviation of the column
-        slope = rise / float(self.widths[i])
-        noise = self.residual / np.sqrt(len(self.design))
+        slope, noise = rise / float(self.widths[i]), self.residual / np.sqrt(len(self.design))
         nearest = Fraction(round(2 * slope), 2)
         is_straight = bend <= STRAIGHT * abs(rise) + 2 * noise * np.sqrt(bent.sum())
         is_near = abs(slope - float(nearest)) <= min(FARTHEST, NEAR + 2 * noise / float(self.widths[i]))
         return nearest if is_straight and is_near and abs(nearest) <= LARGEST_POWER else Fraction(0)
-
-
-def _terms(width: int, degree: int) -> list[tuple[int, ...]]:
-    return [t for order in range(degree + 1) for t in combinations_with_replacement(range(width), order)]

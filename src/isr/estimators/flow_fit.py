@@ -1,4 +1,8 @@
-"""The fit of a flow, told in order: chart and scale the data, train, prune, refine, choose, polish."""
+"""The fit of a flow, told in order: chart and scale the data, train, prune, refine, choose, polish.
+
+Until it is finished, a flow maps x *opened from its bounds*; then the chart of the bounds is put in front of it. What
+writes formulas loads SymPy, and is imported where it is used: a dense fit never asks for it.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +16,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isr.bijections.affine import Bounded, Inverted, Standardise
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.build import Architecture, build_flow, chart_steps
 from isr.bijections.chain import Chain
+from isr.bijections.condition import ConditionMap
 from isr.bijections.flow import Flow
-from isr.bijections.parameters import Restore, cast
+from isr.bijections.parameters import Restore, cast, n_constants
 from isr.bijections.programs import compiled
-from isr.estimators.flow_stages import (
-    criterion_of,
-    finished,
-    network_point,
-    prune_flows,
-    refine_flows,
-    weighed_front,
-)
-from isr.estimators.normal_law import beaten_by, better_than, normal_point
-from isr.estimators.pipeline import Fitted, Polished, Trained, polish, train_networks
+from isr.estimators import pipeline
+from isr.estimators.normal_law import normal_law
+from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted, Polished, Pruned, Trained
 from isr.estimators.rows import Pairs, Rows, prepare
-from isr.estimators.safety import not_wild
+from isr.estimators.safety import is_beaten, is_tame, not_beaten, not_wild
 from isr.estimators.settings import Plan
-from isr.estimators.status import DivergedError
+from isr.estimators.status import WILD, DivergedError, beaten_by_normal
 from isr.estimators.streams import StandardBlocks, Stream
-from isr.formulas.front import choose, pareto
+from isr.formulas.front import Point, choose, pareto
+from isr.formulas.refit import flow_row_loss
 from isr.training.cache import keep_compiled_programs
 from isr.training.loop import Noise
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
@@ -42,6 +42,12 @@ from isr.training.population import Population
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.
 TRAINING_SHARE = 0.7
+# What a weight in use adds to the complexity of a network written out with scales, guards and clamps, roughly.
+ROUGH_COST = 8
+# How many networks are pruned and opened.
+N_REFINED = 3
+# Rows that constants are refitted on: more would cost time and tell little.
+MAX_REFIT_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -79,92 +85,37 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     precision = np.float64 if plan.is_sparse else np.float32
     points = [network_point(network, rows, precision) for network in trained.networks]
     if has_formulas and points and not monitor.should_stop():
-        pruned = prune_flows(trained, points, rows, monitor)
+        networks = _promising(trained, points, len(rows.train))
+        pruned = pipeline.prune(networks, flow_row_loss, rows.standard(rows.train), monitor)
         points += [network_point(network, rows) for network in pruned.networks]
-        points += refine_flows(pruned, rows, monitor).points
+        points += pipeline.refine(_opened(pruned, rows), _criterion(rows), monitor).points
     if not any(np.isfinite(p.held_out_nats) for p in points):
         raise DivergedError
-    normal = normal_point(rows, joint=task.joint, weigh=plan.is_sparse)
-    front = weighed_front(pareto([*points, *([] if normal is None else [normal])]), rows)
+    normal = None if task.joint else replace(network_point(normal_law(rows), rows), is_network=False)
+    if normal is not None and plan.is_sparse:
+        normal = _weighed(normal, rows)
+    front = pareto([*points, *([] if normal is None else [normal])])
+    front = pareto([_weighed(point, rows) if point.is_network else point for point in front])
     safe = not_wild(front, rows, normal)
     front = safe or front
-    fair = better_than(front, normal)
     # Who asks for every weight wants accuracy; a price on constants would take the normal law instead.
-    rule = plan.training.selection if plan.is_sparse else "accuracy"
+    fair, rule = not_beaten(front, normal), plan.training.selection if plan.is_sparse else "accuracy"
     chosen = fair[choose([front[i] for i in fair], rule, n_rows=len(rows.train))]
     polished = Polished.as_it_is(front[chosen])
     if plan.is_sparse and not front[chosen].is_network and not monitor.should_stop():
-        polished = polish(front[chosen], criterion_of(rows), snapping=plan.training.snap)
+        polished = pipeline.polish(front[chosen], _criterion(rows), snapping=plan.training.snap)
     front[chosen] = polished.point
+    best = min(points, key=lambda p: p.held_out_nats if np.isfinite(p.held_out_nats) else np.inf)
+    misfit = None if safe else WILD
+    if normal is not None and safe and is_beaten(best, normal):
+        misfit = beaten_by_normal(_finished(normal, rows), _finished(best, rows))
     return Fitted(
-        [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
-        len(rows.train), shape.charts, is_wild=not safe,
-        beaten=beaten_by(normal and finished(normal, rows), [finished(point, rows) for point in points]),
+        [_finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
+        len(rows.train), shape.charts, misfit,
     )  # fmt: skip
 
 
-def _train(rows: Rows, shape: Architecture, task: FlowTask, plan: Plan) -> Trained:
-    population, restore = _population(rows, shape, task, plan)
-    alive = population.weights[np.isfinite(population.held_out)]
-    networks = [_settled(restore(weights.astype(np.float32)), rows) for weights in _distinct(alive)]
-    return Trained(networks, population)
-
-
-def _population(
-    rows: Rows, shape: Architecture, task: FlowTask, plan: Plan
-) -> tuple[Population, Restore[Flow]]:
-    y: dict[str, Any] = {"condition_dim": rows.n_observed}
-    if task.joint:
-        y = {"noise": (1.0,) * rows.n_observed}
-    peaks = (phase.peak for phase in plan.schedule.phases if phase.n_epochs)
-    noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
-    fresh, loss, backward = rows.fresh(rows.train), plan.training.loss, float(plan.training.backward or 0)
-    return train_networks(
-        plan,
-        lambda key: build_flow(key, rows.dim, architecture=shape, rows=fresh["x"].T, **y),
-        lambda restore: FlowObjective(restore, backward, loss),
-        fresh if task.stream is None else StandardBlocks(task.stream, rows),
-        rows.fresh(rows.held_out),
-        noise=noise,
-        penalised=penalised,
-        about=repr((shape, task.joint, loss, backward, rows.jitter)),
-    )
-
-
-def penalised(flow: Flow) -> np.ndarray:
-    """Return 1 for the weights of subnetworks and 0 for those of charts and mixing, which sparsity would break."""
-    parts = [*((step, step.is_penalised) for step in flow.steps), (flow.condition_map, True)]
-    return np.concatenate(
-        [
-            np.full(leaf.size, float(counts))
-            for part, counts in parts
-            for leaf in jax.tree.leaves(eqx.filter(part, eqx.is_inexact_array))
-        ]
-        or [np.zeros(0)]
-    )
-
-
-def _settled(network: Flow, rows: Rows) -> Flow:
-    """Return a joint flow with the noise of its outputs set to their held-out residuals; any other as it is."""
-    if not network.n_observed:
-        return network
-    arrays = rows.standard(rows.held_out)
-    latent = compiled(_latents, network)(cast(network, jnp.float64), np.asarray(arrays["x"]))
-    residual = np.asarray(latent)[: network.n_observed] - arrays["y"]
-    noise = np.sqrt(np.maximum(np.mean(residual**2, axis=1), LEAST_VARIANCE))
-    return replace(network, noise=tuple(np.where(np.isfinite(noise), noise, 1.0).tolist()))
-
-
-def _latents(flow: Flow, x: jax.Array) -> jax.Array:
-    return flow.latent_columns(x)[0]
-
-
-def _distinct(weights: np.ndarray) -> list[np.ndarray]:
-    """Return members without repeats: same constants in use and nearly the same values."""
-    kept: dict[Any, np.ndarray] = {}
-    for vector in weights:
-        kept.setdefault((tuple(np.flatnonzero(vector)), tuple(np.round(vector[vector != 0], 1))), vector)
-    return list(kept.values())
+# Train --------------------------------------------------------------------------------------------------------------
 
 
 def _best_shape(task: FlowTask, plan: Plan) -> Architecture:
@@ -209,3 +160,166 @@ def _charted(pairs: Pairs, rows: Rows, steps: Sequence[AbstractBijection], seed:
 
 def _chart(chain: Chain, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jax.vmap(chain.forward_and_log_det)(x)
+
+
+def _train(rows: Rows, shape: Architecture, task: FlowTask, plan: Plan) -> Trained:
+    """Return the networks that differ in the constants in use or nearly all of their values."""
+    population, restore = _population(rows, shape, task, plan)
+    distinct: dict[Any, np.ndarray] = {}
+    for w in population.weights[np.isfinite(population.held_out)]:
+        distinct.setdefault((tuple(np.flatnonzero(w)), tuple(np.round(w[w != 0], 1))), w)
+    return Trained([_settled(restore(w.astype(np.float32)), rows) for w in distinct.values()], population)
+
+
+def _population(
+    rows: Rows, shape: Architecture, task: FlowTask, plan: Plan
+) -> tuple[Population, Restore[Flow]]:
+    y: dict[str, Any] = {"condition_dim": rows.n_observed}
+    if task.joint:
+        y = {"noise": (1.0,) * rows.n_observed}
+    peaks = (phase.peak for phase in plan.schedule.phases if phase.n_epochs)
+    noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
+    fresh, loss, backward = rows.fresh(rows.train), plan.training.loss, float(plan.training.backward or 0)
+    return pipeline.train_networks(
+        plan,
+        lambda key: build_flow(key, rows.dim, architecture=shape, rows=fresh["x"].T, **y),
+        lambda restore: FlowObjective(restore, backward, loss),
+        fresh if task.stream is None else StandardBlocks(task.stream, rows),
+        rows.fresh(rows.held_out),
+        noise=noise,
+        penalised=_penalised,
+        about=repr((shape, task.joint, loss, backward, rows.jitter)),
+    )
+
+
+def _penalised(flow: Flow) -> np.ndarray:
+    """Return 1 for the weights of subnetworks and 0 for those of charts and mixing, which sparsity would break."""
+    parts = [*((step, step.is_penalised) for step in flow.steps), (flow.condition_map, True)]
+    counted = [
+        np.full(leaf.size, float(counts))
+        for part, counts in parts
+        for leaf in jax.tree.leaves(eqx.filter(part, eqx.is_inexact_array))
+    ]
+    return np.concatenate([np.zeros(0), *counted])
+
+
+def _settled(network: Flow, rows: Rows) -> Flow:
+    """Return a joint flow with the noise of its outputs set to their held-out residuals; any other as it is."""
+    if not network.n_observed:
+        return network
+    arrays = rows.standard(rows.held_out)
+    latent = compiled(_latents, network)(cast(network, jnp.float64), np.asarray(arrays["x"]))
+    residual = np.asarray(latent)[: network.n_observed] - arrays["y"]
+    noise = np.sqrt(np.maximum(np.mean(residual**2, axis=1), LEAST_VARIANCE))
+    return replace(network, noise=tuple(np.where(np.isfinite(noise), noise, 1.0).tolist()))
+
+
+def _latents(flow: Flow, x: jax.Array) -> jax.Array:
+    return flow.latent_columns(x)[0]
+
+
+# From networks to formulas ------------------------------------------------------------------------------------------
+
+
+def network_point(network: Flow, rows: Rows, dtype: type = np.float64) -> Point:
+    """Return a trained network as a point of the front; what its equations cost is estimated."""
+    train, held_out = _first(rows.standard(rows.train)), rows.standard(rows.held_out)
+    # All at once: rows of two lengths would be two programs.
+    some = {name: np.concatenate([values, held_out[name]], axis=1) for name, values in train.items()}
+    fast = network.accelerated() if dtype is np.float32 else network
+    losses = pipeline.row_losses(fast, flow_row_loss, some, dtype) + rows.width
+    of_train, held = np.split(losses, [train["x"].shape[1]])
+    n = n_constants(network)
+    nats = float(np.mean(of_train)), float(np.mean(held))
+    return Point(_in_units(network, rows), ROUGH_COST * n, n, *nats, held, is_network=True)
+
+
+def _first(arrays: Arrays) -> Arrays:
+    return {name: values[:, :MAX_REFIT_ROWS] for name, values in arrays.items()}
+
+
+def _in_units(network: Flow, rows: Rows) -> Flow:
+    """Return a trained network with standardisation around it: it takes and gives the user's units."""
+    core = cast(network, jnp.float64)
+    flow = _with_steps(core, (_padded(rows.scale, rows.n_padding), *core.steps))
+    if rows.y_scale is None:
+        return flow
+    if core.noise:
+        back = Inverted(_padded(rows.y_scale, core.bijection.dim - rows.n_observed))
+        noise = tuple(s * width for s, width in zip(core.noise, rows.y_scale.scale, strict=True))
+        return replace(_with_steps(flow, (*flow.steps, back)), noise=noise)
+    condition = core.condition_map
+    return replace(flow, condition_map=ConditionMap(rows.y_scale, condition.network, condition.guard))
+
+
+def _padded(scale: Standardise, n: int) -> Standardise:
+    return Standardise(scale.shift + (0.0,) * n, scale.scale + (1.0,) * n)
+
+
+def _with_steps(flow: Flow, steps: Sequence[AbstractBijection]) -> Flow:
+    return replace(flow, bijection=Chain(tuple(steps)))
+
+
+def _promising(trained: Trained, points: Sequence[Point], n_rows: int) -> list[Flow]:
+    """Return the best networks of few enough constants, one for each set of functions in use."""
+    from isr.formulas.to_formulas import functions_of
+
+    scores = [n_rows * p.train_nats + 0.5 * np.log(n_rows) * p.n_constants for p in points]
+    found: dict[frozenset[str], Flow] = {}
+    for i in np.argsort(scores, kind="stable"):
+        if points[i].n_constants <= MAX_CONSTANTS and len(found) < N_REFINED:
+            found.setdefault(functions_of(trained.networks[i]), trained.networks[i])
+    return list(found.values())
+
+
+def _opened(pruned: Pruned, rows: Rows) -> list[Flow]:
+    """Return networks as models made of formulas, no two of the same structure."""
+    from isr.formulas.to_formulas import open_flow
+
+    found: dict[str, Flow] = {}
+    for network in pruned.networks:
+        model = open_flow(_in_units(network, rows))
+        found.setdefault(repr(jax.tree.structure(model)), model)
+    return list(found.values())
+
+
+def _criterion(rows: Rows) -> Criterion:
+    """Return what flows made of formulas are fitted to and judged by."""
+    from isr.formulas.to_formulas import tidy
+
+    return Criterion(
+        flow_row_loss, _first(rows.raw(rows.train)), rows.raw(rows.held_out),
+        complexity=lambda flow: _complexity(flow, rows), tidy=tidy, acceptable=lambda flow: is_tame(flow, rows),
+    )  # fmt: skip
+
+
+def _weighed(point: Point, rows: Rows) -> Point:
+    """Return a point with the cost of its equations, unless they are too long to be written out."""
+    if point.n_constants > 3 * MAX_CONSTANTS:
+        return point
+    return replace(point, complexity=_complexity(point.model, rows))
+
+
+def _complexity(flow: Flow, rows: Rows) -> int:
+    from isr.equations import extract
+
+    return extract(_in_bounds(flow, rows)).complexity
+
+
+def _in_bounds(flow: Flow, rows: Rows) -> Flow:
+    """Return the flow of x itself from that of x opened from its bounds."""
+    if rows.bounds is None:
+        return flow
+    free = (None,) * flow.n_padding
+    return _with_steps(flow, (Bounded(rows.bounds.low + free, rows.bounds.high + free), *flow.steps))
+
+
+def _finished(point: Point, rows: Rows) -> Point:
+    """Return a point whose model maps x itself, its losses in nats of that."""
+    return replace(
+        point,
+        model=_in_bounds(point.model, rows),
+        train_nats=point.train_nats - float(np.mean(rows.train.log_det)),
+        held_out_nats=point.held_out_nats - float(np.mean(rows.held_out.log_det)),
+        held_out_rows=point.held_out_rows - rows.held_out.log_det,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -18,7 +19,7 @@ from isr.estimators.equation_model import EquationModel
 from isr.estimators.flow_fit import FlowTask, fit_flow
 from isr.estimators.rows import Pairs, n_held_out
 from isr.estimators.settings import Effort, Training
-from isr.estimators.status import Status, beaten_by_normal, overfitting
+from isr.estimators.status import Status, overfitting
 from isr.estimators.streams import Stream
 from isr.tables.degenerate import warn_if_degenerate
 from isr.tables.tables import Table
@@ -47,37 +48,26 @@ class FlowModel(EquationModel):
     _peak: ClassVar[float | None] = None
     _joint: ClassVar[bool] = False
 
-    def _fit(self, x: Table, y: np.ndarray | None, noise: np.ndarray | None, stream: Stream | None) -> None:
+    def _fit(
+        self, x: Table, stream: Stream | None, y: np.ndarray | None = None, noise: np.ndarray | float = 0.0
+    ) -> None:
         """Fit to checked rows; with a stream they are its sample, and training reads the others from it."""
         warn_if_degenerate(x.values, x.names)
         self.columns_ = x.columns
         box = None if x.bounds is None else bounded(x.bounds.low, x.bounds.high)
-        pairs = Pairs(x.values, box, y, noise, n_held_out=None if stream is None else stream.n_held_out)
-        n_train = x.n_rows - n_held_out(x.n_rows) if stream is None else stream.n_trained
+        pairs = Pairs(x.values, box, y, noise, n_held_out=stream and stream.n_held_out)
+        n_train = stream.n_trained if stream else x.n_rows - n_held_out(x.n_rows)
         self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
         task = FlowTask(pairs, self._architectures(x.n_columns), joint=self._joint, stream=stream)
-        self._run(
-            partial(fit_flow, task),
-            n_train,
-            seed=None if stream is None else stream.seed,
-            to_zero=self.subnet == "eql",
-            peak=self._peak,
-        )
+        self._run(partial(fit_flow, task), n_train, sparse=self.subnet == "eql", peak=self._peak)
 
     def _misfit(self) -> Status | None:
-        """Return what is wrong with a fit that ended as it should, or None."""
-        if self.fit_.is_wild:
-            return Status(
-                False,
-                "every model found throws some draws far from the data, or gives rows near them next to no density",
-                "give bounds, more rows, fewer blocks or layers, or another random_state",
-            )
-        return beaten_by_normal(self.fit_.beaten) or overfitting(self.fit_.front[self.fit_.chosen])
+        return self.fit_.misfit or overfitting(self._chosen)
 
     @property
     def flow_(self) -> Flow:
         """The chosen model."""
-        return self.fit_.front[self.chosen_].model
+        return self._chosen.model
 
     @property
     def round_trip_error_(self) -> float:
@@ -91,16 +81,13 @@ class FlowModel(EquationModel):
     def _x_names(self) -> tuple[str, ...]:
         return self.columns_.names
 
-    def _units(self) -> dict[str, str]:
-        return {n: u for n, u in zip(self.columns_.names, self.columns_.units, strict=True) if u}
-
     def _metadata(self, **more: Any) -> dict[str, Any]:
         known = {"round_trip_error": self.round_trip_error_} if hasattr(self, "_some_rows") else {}
         return super()._metadata(charts=self.fit_.charts, **known, **more)
 
+    @abstractmethod
     def _shape(self) -> dict[str, Any]:
         """Return what this kind of estimator adds to the architecture."""
-        raise NotImplementedError
 
     def _architectures(self, dim: int) -> tuple[Architecture, ...]:
         shape = Architecture(
@@ -108,15 +95,9 @@ class FlowModel(EquationModel):
             library=dict(PAPER_LIBRARY) if self.library is None else self.library, **self._shape(),
         )  # fmt: skip
         if self.charts == "auto":
-            offered = [(), *([("polar",)] if dim == 2 else []), *([("split",)] if dim > 1 else [])]
+            offered = {1: [()], 2: [(), ("polar",), ("split",)]}.get(dim, [(), ("split",)])
             return tuple(replace(shape, charts=charts) for charts in offered)
-        shape = replace(shape, charts=tuple(self.charts))
-        if (
-            self.mixing == "permutation"
-            and 2 <= self.n_blocks <= 3
-            and dim > 2
-            and self._training().penalty is not None
-        ):
-            # With few blocks a law may fit one way of splitting the variables and not another.
-            return tuple(replace(shape, order=order) for order in range(3))
-        return (shape,)
+        is_sparse = self.mixing == "permutation" and self._training().penalty is not None
+        # With few blocks a law may fit one way of splitting the variables and not another.
+        orders = 3 if is_sparse and 2 <= self.n_blocks <= 3 and dim > 2 else 1
+        return tuple(replace(shape, charts=tuple(self.charts), order=order) for order in range(orders))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -13,11 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from isr.bijections.flow import Precision
 from isr.estimators.flow_model import FlowModel
-from isr.estimators.noise import observation_noise
-from isr.estimators.settings import Condenser, Training, condenser_of, seed_of
+from isr.estimators.settings import Condenser, Training, condenser_of, explains_wrong_options, seed_of
 from isr.estimators.status import Status, worse_than_constant
 from isr.estimators.streams import Stream
-from isr.estimators.wrong_options import explains_wrong_options
 from isr.posterior.extent import Extent
 from isr.posterior.outliers import TrainingRecord
 from isr.posterior.posterior import Posterior, read_observations
@@ -26,9 +24,11 @@ from isr.posterior.rounds import N_DRAWS, box_around, hardly_shrinks, inside, jo
 from isr.posterior.simulation import Simulations, simulate
 from isr.tables.bounds import Bounds
 from isr.tables.sources import open_rows
-from isr.tables.tables import Columns, Table, check_paired, check_units, read_table
+from isr.tables.tables import Table, check_paired, check_units, read_table
 
 CLAMP = 2.0
+# Share of a column's spread that "auto" takes as its noise.
+AUTO_NOISE = 0.01
 # Several blocks that read y diverge at the rate that suits a density of one or two blocks.
 PEAK = 3e-3
 
@@ -77,23 +77,16 @@ class InverseModel(FlowModel):
             x: Columns of what is unknown: names of a Parquet file, numbers of an array.
             y: Columns of what is measured.
         """
-        stream = Stream.over(
-            open_rows(source, x), open_rows(source, y, letter="y"), seed=seed_of(self.random_state), bounds=self.bounds
-        )  # fmt: skip
-        x_rows, y_rows = stream.sample()
-        return self._fit_rows(
-            read_table(x_rows, names=stream.x.names, what="x").to_frame(),
-            read_table(y_rows, names=open_rows(source, y, letter="y").names, what="y").to_frame(),
-            bounds=self.bounds,
-            stream=stream,
-        )
+        seed, measured = seed_of(self.random_state), open_rows(source, y, letter="y")
+        stream = Stream.over(open_rows(source, x), measured, seed=seed, bounds=self.bounds)
+        return self._fit_rows(*stream.sample(), bounds=self.bounds, stream=stream)
 
     def _fit_rows(self, x: Any, y: Any, *, bounds: Any, stream: Stream | None = None) -> Self:
-        x_table = read_table(x, bounds=bounds, what="x", min_rows=10)
-        y_table = read_table(y, what="y")
+        x_names, y_names = (stream.x.names, stream.y.names) if stream and stream.y else (None, None)
+        x_table = read_table(x, names=x_names, bounds=bounds, what="x", min_rows=10)
+        y_table = read_table(y, names=y_names, what="y")
         check_paired(x_table, y_table)
-        units = check_units(self.units or {}, [*x_table.names, *y_table.names], what="x and y")
-        x_table, y_table = _with_units(x_table, units), _with_units(y_table, units)
+        check_units(self.units or {}, [*x_table.names, *y_table.names], what="x and y")
         if self._joint and y_table.n_columns > max(2, x_table.n_columns):
             raise ValueError(
                 f"ISR maps x to [y, z], so y may not have more columns ({y_table.n_columns}) than x "
@@ -102,7 +95,7 @@ class InverseModel(FlowModel):
         self.y_columns_, self.noise_ = y_table.columns, observation_noise(self.noise, y_table)
         measured = np.random.default_rng([seed_of(self.random_state), 2]).normal(y_table.values, self.noise_)
         self.training_, self.extent_ = TrainingRecord.of(measured), Extent.of(x_table.values)
-        self._fit(x_table, y_table.values, self.noise_, stream)
+        self._fit(x_table, stream, y_table.values, self.noise_)
         return self
 
     def fit_simulator(
@@ -141,23 +134,25 @@ class InverseModel(FlowModel):
         self.prior_, self.simulator_, self.rounds_, self.n_simulated_ = whole, simulator, [], 0
         parts: list[Simulations] = []
         for number in range(rounds):
-            box = _whole_box(whole)
+            box, bounds, place, round_seed = _whole_box(whole), self.bounds, folder, seed
             if number:
                 box = box_around(self.posterior(y_star).sample(N_DRAWS), self.prior_)
                 if self.rounds_[-1] is not None and hardly_shrinks(self.rounds_[-1], box):
                     break
                 self.prior_, parts = whole.within(box.low, box.high), [inside(part, box) for part in parts]
-            self.rounds_.append(box)
+                round_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+                place = folder and Path(folder) / f"round-{number + 1}"
             drawn = simulate(
                 self.prior_, simulator, max(n - sum(len(part.x) for part in parts), 1), n_jobs=n_jobs,
-                random_state=_seed_of_round(seed, number), folder=_folder_of_round(folder, number),
+                random_state=round_seed, folder=place,
             )  # fmt: skip
             parts.append(drawn)
+            self.rounds_.append(box)
             self.n_simulated_ += len(drawn.x) + drawn.n_failed
             self.simulations_ = joined(parts, self.prior_)
             if y_star is not None:  # a wrong observation is told before the first fit, not after it
                 read_observations(y_star, read_table(self.simulations_.y, what="y").columns)
-            bounds = self.prior_.bounds if self.bounds is None or number else self.bounds
+            bounds = self.prior_.bounds if number or bounds is None else bounds
             self._fit_rows(self.simulations_.x_frame(), self.simulations_.y, bounds=bounds)
         return self
 
@@ -171,7 +166,6 @@ class InverseModel(FlowModel):
 
     def posterior(self, y_star: Any) -> Posterior:
         """Return the posterior given one observation, or several of the same x (rows)."""
-        check_is_fitted(self, "flow_")
         return Posterior(
             self.flow_, y_star, x_names=self.columns_.names, y_names=self.y_columns_.names, units=self._units(),
             training=self.training_, extent=self.extent_,
@@ -196,7 +190,7 @@ class InverseModel(FlowModel):
     def log_prob(self, x: Any, y: Any, *, precision: Precision = "double") -> np.ndarray:
         """Return the log-density (nats) of each row of x given the row of y beside it, or one y for all."""
         check_is_fitted(self, "flow_")
-        x_rows = read_table(x, like=_unbounded(self.columns_), what="x").values
+        x_rows = read_table(x, like=replace(self.columns_, bounds=None), what="x").values
         y_rows = read_table(y, like=self.y_columns_, what="y").values
         return self.flow_.log_prob(x_rows, y_rows, precision=precision)
 
@@ -206,10 +200,6 @@ class InverseModel(FlowModel):
 
     def _y_names(self) -> tuple[str, ...]:
         return self.y_columns_.names
-
-    def _units(self) -> dict[str, str]:
-        y = self.y_columns_
-        return super()._units() | {n: u for n, u in zip(y.names, y.units, strict=True) if u}
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         seen = {"training": self.training_.to_dict(), "extent": self.extent_.to_dict()}
@@ -225,7 +215,7 @@ class ISR(InverseModel):
 
     Example:
         >>> import numpy as np
-        >>> from isr.estimators.settings import Effort, Training
+        >>> from isr.estimators.settings import Effort
         >>> training = Training(Effort(40, 0, 0), n_restarts=1, penalty=None)
         >>> x = np.random.default_rng(0).normal(size=(200, 2))
         >>> model = ISR(n_blocks=1, n_layers=1, training=training)
@@ -248,7 +238,7 @@ class ISR(InverseModel):
     def predict(self, x: Any) -> np.ndarray:
         """Return the surrogate's y for rows of x."""
         check_is_fitted(self, "flow_")
-        rows = read_table(x, like=_unbounded(self.columns_), what="x").values
+        rows = read_table(x, like=replace(self.columns_, bounds=None), what="x").values
         return self.flow_.forward(rows)[0][:, : self.flow_.n_observed]
 
 
@@ -260,7 +250,7 @@ class ConditionalISR(InverseModel):
 
     Example:
         >>> import numpy as np
-        >>> from isr.estimators.settings import Effort, Training
+        >>> from isr.estimators.settings import Effort
         >>> training = Training(Effort(200, 0, 0), n_restarts=1, penalty=None)
         >>> x = np.random.default_rng(0).normal(size=(200, 2))
         >>> model = ConditionalISR(n_blocks=1, n_layers=1, training=training, random_state=0)
@@ -273,22 +263,32 @@ class ConditionalISR(InverseModel):
     """
 
 
-def _with_units(table: Table, units: Mapping[str, str]) -> Table:
-    return Table(table.values, Columns(table.names, tuple(map(units.get, table.names)), table.bounds))
-
-
 def _whole_box(prior: Prior) -> Bounds | None:
     box = None if prior.bounds is None else Bounds.from_pairs(prior.bounds)
     return box if box is not None and box.is_finite else None
 
 
-def _seed_of_round(seed: int, number: int) -> int:
-    return seed if number == 0 else int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+def observation_noise(noise: Any, y: Table) -> np.ndarray:
+    """Return the standard deviation of the noise to add to each column of ``y``.
 
-
-def _folder_of_round(folder: str | Path | None, number: int) -> str | Path | None:
-    return folder if folder is None or number == 0 else Path(folder) / f"round-{number + 1}"
-
-
-def _unbounded(columns: Columns) -> Columns:
-    return Columns(columns.names, columns.units)
+    ``noise`` is ``"auto"``, a number, one number per column, or a mapping by name (columns left out get none).
+    """
+    if isinstance(noise, str):
+        if noise != "auto":
+            raise ValueError(f'noise must be "auto", a number, a list or a mapping by name, got {noise!r}')
+        return AUTO_NOISE * np.std(y.values, axis=0)
+    if isinstance(noise, Mapping):
+        unknown = sorted(set(noise) - set(y.names))
+        if unknown:
+            raise ValueError(
+                f"noise names {unknown}, which are no columns of y; its columns are {list(y.names)}"
+            )
+        noise = [noise.get(name, 0.0) for name in y.names]
+    values = np.asarray(noise, dtype=float)
+    if values.ndim > 1 or values.size not in (1, y.n_columns):
+        raise ValueError(
+            f"noise must be one number or one for each of the {y.n_columns} columns of y, got {values.size}"
+        )
+    if not np.all(np.isfinite(values) & (values >= 0)):
+        raise ValueError(f"noise must be finite and not negative, got {values.tolist()}")
+    return np.broadcast_to(values, y.n_columns).copy()

@@ -1,15 +1,15 @@
 """The stages that all fits share: Trained → Pruned → Refined → Polished, and what a fit leaves.
 
-A *network* is a model as it was trained. A network is *opened* into a model made of formulas, whose constants are then
+A *network* is a model as it was trained. It is *opened* into a model made of formulas, whose constants are then
 refitted, eliminated and snapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from isr.bijections.parameters import Restore, cast, flatten, n_constants
 from isr.bijections.programs import compiled
 from isr.bijections.seeds import children
 from isr.estimators.settings import Plan
+from isr.estimators.status import Status
 from isr.formulas.eliminate import eliminate
 from isr.formulas.front import Point
 from isr.formulas.refit import Fit, RowLoss
@@ -37,30 +38,26 @@ ELIMINATION_ROWS = 4096
 Arrays = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(NamedTuple):
     """Networks whose loss is finite, and the population they come from."""
 
     networks: list[Any]
     population: Population
 
 
-@dataclass(frozen=True)
-class Pruned:
+class Pruned(NamedTuple):
     """The most promising networks, without the weights that they do not miss."""
 
     networks: list[Any]
 
 
-@dataclass(frozen=True)
-class Refined:
+class Refined(NamedTuple):
     """Models made of formulas, with ever fewer constants, from each of the networks."""
 
     points: list[Point]
 
 
-@dataclass(frozen=True)
-class Polished:
+class Polished(NamedTuple):
     """The chosen model, its constants settled; their standard errors (NaN where fixed), and what some were set to."""
 
     point: Point
@@ -85,8 +82,7 @@ class Fitted:
         population: The trained members.
         n_train: Training rows.
         charts: Names of the charts in use.
-        is_wild: Whether every point gives absurd draws or densities somewhere near the data.
-        beaten: Where a normal law beats all that was trained: its held-out loss and the least of theirs, in nats.
+        misfit: What is wrong with every model that was trained, if anything is.
     """
 
     front: list[Point]
@@ -96,8 +92,7 @@ class Fitted:
     population: Population
     n_train: int
     charts: tuple[str, ...] = ()
-    is_wild: bool = False
-    beaten: tuple[float, float] | None = None
+    misfit: Status | None = None
 
 
 @dataclass(frozen=True)
@@ -130,8 +125,9 @@ class Criterion:
         """Return a model, tidied, as a point of the front."""
         # Judged before it is tidied: in a structure that is compiled already.
         rows = row_losses(model, self.row_loss, self.held_out)
-        weight = self.held_out["weight"][0] if "weight" in self.held_out else None
-        mean = float(np.average(rows, weights=weight))
+        mean = float(
+            np.average(rows, weights=self.held_out["weight"][0] if "weight" in self.held_out else None)
+        )
         model = self.tidy(model)
         held_out = self.nats(mean) if np.isfinite(mean) else np.inf
         return Point(model, self.complexity(model), n_constants(model), self.nats(train_loss), held_out, rows)
@@ -148,36 +144,22 @@ def train_networks(
     noise: Noise | None = None,
     penalised: Callable[[Any], np.ndarray | None] = lambda network: None,
 ) -> tuple[Population, Restore[Any]]:
-    """Return a trained population, and the function that makes a network of a member's weights.
-
-    Args:
-        plan: How to train.
-        build: Makes a network with random weights from a seed.
-        objective: Makes the loss of a batch from the function that puts weights into a network.
-        data: Training arrays.
-        held_out: Held-out arrays.
-        about: What the objective depends on besides the data, so that a checkpoint of another one is refused.
-        noise: What is added to y at every step.
-        penalised: Tells which weights of a network the penalty counts.
-    """
-    n = int(plan.training.n_restarts or 1)
+    """Return a trained population, and the function that makes a network of a member's weights; see `Task`."""
+    training, n = plan.training, int(plan.training.n_restarts or 1)
     own, *seeds = children(plan.seed, n + 1)
     networks = [build(seed) for seed in seeds]
     # Permutations are part of the structure: those of the first serve all members, which are told by weights alone.
     weights = np.stack([np.asarray(flatten(network)[0], np.float32) for network in networks])
     restore = Restore(networks[0])
-    masks, groups = sublibrary_masks(networks[0], n) if plan.is_sparse else (None, None)
+    restarts = Restarts(weights, *(sublibrary_masks(networks[0], n) if plan.is_sparse else (None, None)))
     task = Task(objective(restore), data, held_out, noise, penalised(networks[0]), about)
-    path = None if plan.training.checkpoint is None else Path(plan.training.checkpoint)
-    population = train_shared(
-        task, Restarts(weights, masks, groups), plan.schedule, own, n_jobs=plan.training.n_jobs, monitor=plan.monitor,
-        path=path,
-    )  # fmt: skip
-    return population, restore
+    path = None if training.checkpoint is None else Path(training.checkpoint)
+    rest: dict[str, Any] = {"n_jobs": training.n_jobs, "monitor": plan.monitor, "path": path}
+    return train_shared(task, restarts, plan.schedule, own, **rest), restore
 
 
 def prune(
-    networks: Iterable[Any],
+    networks: Sequence[Any],
     row_loss: RowLoss,
     data: Arrays,
     monitor: Monitor,
@@ -185,35 +167,35 @@ def prune(
 ) -> Pruned:
     """Return each network without the weights that it does not miss; those of one structure share a program."""
     kept: list[Any] = []
-    networks = list(networks)
     some = {name: values[..., :ELIMINATION_ROWS] for name, values in data.items()}
-    monitor.begin("eliminate", len(networks))
-    for network in networks:
-        if monitor.should_stop() and kept:
-            break
+    for network in _while_time(networks, monitor, "eliminate", kept):
         fit = Fit(network, row_loss, some, nats)
         path = eliminate(fit, fit.start, singly=False, should_stop=monitor.should_stop)
         kept.append(fit.restore(path[-1].theta))
-        monitor.advance()
     return Pruned(kept)
 
 
-def refine(candidates: Iterable[Any], criterion: Criterion, monitor: Monitor) -> Refined:
+def refine(candidates: Sequence[Any], criterion: Criterion, monitor: Monitor) -> Refined:
     """Return the acceptable models of every candidate's path of elimination."""
     points: list[Point] = []
-    candidates = list(candidates)
-    monitor.begin("refine", len(candidates))
-    for candidate in candidates:
-        if monitor.should_stop() and points:
-            break
+    for candidate in _while_time(candidates, monitor, "refine", points):
         fit = criterion.fit(candidate)
         for cut in eliminate(fit, fit.start, should_stop=monitor.should_stop):
             # Cut constants are zeros in one and the same structure here, so that nothing is compiled again.
             model = fit.restore(cut.theta)
             if np.isfinite(cut.loss) and criterion.acceptable(model):
                 points.append(criterion.point(model, cut.loss))
-        monitor.advance(f"{len(points)} models")
     return Refined(points)
+
+
+def _while_time(items: Sequence[Any], monitor: Monitor, stage: str, found: list[Any]) -> Iterator[Any]:
+    """Give items one after the other, until the fit should stop and something was found."""
+    monitor.begin(stage, len(items))
+    for item in items:
+        if monitor.should_stop() and found:
+            break
+        yield item
+        monitor.advance(f"{len(found)} models")
 
 
 def polish(point: Point, criterion: Criterion, *, snapping: bool) -> Polished:

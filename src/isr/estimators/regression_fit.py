@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,34 +17,16 @@ from isr.bijections.eql import EQL, build_eql
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten, n_constants
 from isr.equations import extract
+from isr.estimators import pipeline
 from isr.estimators.factors import Factor, find_factor
-from isr.estimators.pipeline import (
-    MAX_CONSTANTS,
-    Arrays,
-    Criterion,
-    Fitted,
-    Pruned,
-    Refined,
-    Trained,
-    polish,
-    prune,
-    refine,
-    train_networks,
-)
+from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted, Pruned, Trained
 from isr.estimators.rows import n_held_out
 from isr.estimators.settings import Plan
 from isr.estimators.status import DivergedError
-from isr.formulas.canonical import (
-    Expression,
-    build_formulas,
-    functions_in,
-    input_symbols,
-    network_expressions,
-    shortest,
-    with_small_phases,
-)
+from isr.formulas import canonical
+from isr.formulas.canonical import input_symbols, network_expressions
 from isr.formulas.front import choose, pareto
-from isr.tables.splits import Split, split_rows
+from isr.tables.splits import split_rows
 from isr.training.cache import keep_compiled_programs
 
 N_REFINED = 5
@@ -79,22 +61,27 @@ def fit_regression(samples: Samples, library: Library, n_layers: int, plan: Plan
     with jax.enable_x64(True):
         split = split_rows(len(samples.x), held_out=n_held_out(len(samples.x)), random_state=plan.seed)
         x_scale, y_scale = standardise(samples.x[split.train]), standardise(samples.y[split.train])
-        factors = _Factors.of(samples, library, split)
-        rest = replace(samples, y=samples.y / factors.values(samples.x))
-        rest_scale = y_scale if factors.are_trivial else _scale_of_rest(rest.y[split.train])
+        factors = [find_factor(samples.x, column, library, among=split.train) for column in samples.y.T]
+        rest = replace(samples, y=samples.y / np.stack([f.values(samples.x) for f in factors], axis=1))
+        has_factors = any(any(factor.powers) for factor in factors)
+        rest_scale = _scale_of_rest(rest.y[split.train]) if has_factors else y_scale
         train, held_out = (_scaled(rest.arrays(rest_scale, rows), x_scale) for rows in split)
         trained = _train(train, held_out, library, n_layers, plan)
-        pruned = prune(_promising(trained), row_loss, train, plan.monitor, nats=_nats(COARSE_FLOOR))
-        ratios = np.asarray(rest_scale.scale) / np.asarray(y_scale.scale)
-        opened = [factors.multiplied(formulas, ratios) for formulas in _open(pruned, x_scale)]
+        pruned = pipeline.prune(_promising(trained), row_loss, train, plan.monitor, nats=_nats(COARSE_FLOOR))
+        opened = _open(pruned, x_scale)
+        if has_factors:
+            ratios = np.asarray(rest_scale.scale) / np.asarray(y_scale.scale)
+            opened = [_multiplied(formulas, factors, ratios) for formulas in opened]
         criterion = _criterion(*(samples.arrays(y_scale, rows) for rows in split))
-        refined: Refined = refine(opened, criterion, plan.monitor)
+        refined = pipeline.refine(opened, criterion, plan.monitor)
         front = pareto(refined.points)
         if not front:
             raise DivergedError
         chosen = choose(front, plan.training.selection, n_rows=len(split.train))
         front = [replace(p, model=_in_units(p.model, y_scale)) for p in front]
-        polished = polish(front[chosen], _in_y_units(criterion, y_scale), snapping=plan.training.snap)
+        polished = pipeline.polish(
+            front[chosen], _in_y_units(criterion, y_scale), snapping=plan.training.snap
+        )
         front[chosen] = polished.point
         return Fitted(front, chosen, polished.errors, polished.labels, trained.population, len(split.train))
 
@@ -109,11 +96,11 @@ def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]])
 
 def tidy(formulas: Formulas) -> Formulas:
     """Return formulas with constants that are exactly zero taken out, and what they held up."""
-    return _rewritten(formulas, [with_small_phases(e) for e in network_expressions(formulas)])
+    return _rewritten(formulas, [canonical.with_small_phases(e) for e in network_expressions(formulas)])
 
 
-def _rewritten(formulas: Formulas | EQL, expressions: Sequence[Expression]) -> Formulas:
-    return build_formulas([shortest(e) for e in expressions], formulas.n_inputs, stack=1)
+def _rewritten(formulas: Formulas | EQL, expressions: Sequence[canonical.Expression]) -> Formulas:
+    return canonical.build_formulas([canonical.shortest(e) for e in expressions], formulas.n_inputs, stack=1)
 
 
 def _nats(floor: float) -> Callable[[float], float]:
@@ -158,44 +145,19 @@ def _scale_of_rest(rest: np.ndarray) -> Standardise:
     return replace(scale, scale=tuple(np.where(np.std(rest, axis=0) > least, scale.scale, least).tolist()))
 
 
-@dataclass(frozen=True)
-class _Factors:
-    """The factor of each output."""
-
-    factors: list[Factor]
-
-    @classmethod
-    def of(cls, samples: Samples, library: Collection[str], split: Split) -> _Factors:
-        return cls([find_factor(samples.x, column, library, among=split.train) for column in samples.y.T])
-
-    @property
-    def are_trivial(self) -> bool:
-        return not any(any(factor.powers) for factor in self.factors)
-
-    def values(self, x: np.ndarray) -> np.ndarray:
-        return np.stack([factor.values(x) for factor in self.factors], axis=1)
-
-    def multiplied(self, formulas: Formulas, ratios: np.ndarray) -> Formulas:
-        """Return formulas for y itself from formulas for what its factors leave of it."""
-        if self.are_trivial:
-            return formulas
-        inputs = input_symbols(formulas.n_inputs)
-        parts = zip(ratios, self.factors, network_expressions(formulas), strict=True)
-        return _rewritten(
-            formulas, [sympy.Float(r) * e * factor.expression(inputs) for r, factor, e in parts]
-        )
+def _multiplied(formulas: Formulas, factors: Sequence[Factor], ratios: np.ndarray) -> Formulas:
+    """Return formulas for y itself from formulas for what its factors leave of it."""
+    inputs = input_symbols(formulas.n_inputs)
+    parts = zip(ratios, factors, network_expressions(formulas), strict=True)
+    return _rewritten(formulas, [sympy.Float(r) * e * factor.expression(inputs) for r, factor, e in parts])
 
 
 def _train(data: Arrays, held_out: Arrays, library: Library, n_layers: int, plan: Plan) -> Trained:
     shape: dict[str, Any] = {"n_layers": n_layers, "library": library, "skip": True, "last_scale": 0.3}
-    population, restore = train_networks(
-        plan,
-        lambda key: build_eql(key, len(data["x"]), len(data["y"]), **shape),
-        _Objective,
-        data,
-        held_out,
+    population, restore = pipeline.train_networks(
+        plan, lambda key: build_eql(key, len(data["x"]), len(data["y"]), **shape), _Objective, data, held_out,
         about=repr((library, n_layers)),
-    )
+    )  # fmt: skip
     finite = [w for w in population.weights if np.all(np.isfinite(w))]
     return Trained([restore(np.asarray(w, np.float64)) for w in finite], population)
 
@@ -218,7 +180,7 @@ def _promising(trained: Trained) -> list[EQL]:
     kept: dict[frozenset[str], EQL] = {}
     for i in np.argsort(worth, kind="stable"):
         network = _thinned(trained.networks[i])
-        kept.setdefault(functions_in(network_expressions(network)), network)
+        kept.setdefault(canonical.functions_in(network_expressions(network)), network)
         if len(kept) == N_REFINED:
             break
     return list(kept.values())
@@ -236,12 +198,7 @@ def _thinned(network: EQL) -> EQL:
 
 def _open(pruned: Pruned, x_scale: Standardise) -> list[Formulas]:
     """Return networks as formulas in x's own units, no two of the same structure."""
-    raw = {
-        s: (s - sympy.Float(m)) / sympy.Float(w) if m else s / sympy.Float(w)
-        for s, m, w in zip(input_symbols(x_scale.dim), x_scale.shift, x_scale.scale, strict=True)
-    }
-    opened = (
-        _rewritten(network, [e.xreplace(raw) for e in network_expressions(network)])
-        for network in pruned.networks
-    )
+    scales = zip(input_symbols(x_scale.dim), x_scale.shift, x_scale.scale, strict=True)
+    raw = {s: (s - sympy.Float(m) if m else s) / sympy.Float(w) for s, m, w in scales}
+    opened = (_rewritten(n, [e.xreplace(raw) for e in network_expressions(n)]) for n in pruned.networks)
     return list({formulas.trees: formulas for formulas in opened}.values())

@@ -2,11 +2,13 @@
 
 A network is trained on *standard* rows; formulas are refitted on *raw* ones, in the user's units. Training takes y as
 it came, since fresh noise is added at every step; everything else takes it with the observation noise added once.
+Arrays have the batch last.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,16 +43,8 @@ class Pairs:
     x: np.ndarray
     bounds: Bounded | None = None
     y: np.ndarray | None = None
-    noise: np.ndarray | None = None
+    noise: np.ndarray | float = 0.0
     n_held_out: int | None = None
-
-    def split(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the rows to train on and of those held out."""
-        n = len(self.x)
-        if self.n_held_out is not None:
-            train, held_out = np.split(np.arange(n), [n - self.n_held_out])
-            return train, held_out
-        return split_rows(n, held_out=n_held_out(n), random_state=seed)
 
 
 @dataclass(frozen=True)
@@ -68,10 +62,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows ready for a fit, and what makes standard ones of them; ``jitter`` is the noise of each standard y.
-
-    Arrays have the batch last.
-    """
+    """Rows ready for a fit, and what makes standard ones of them; ``jitter`` is the noise of each standard y."""
 
     train: Part
     held_out: Part
@@ -82,7 +73,7 @@ class Rows:
 
     @property
     def dim(self) -> int:
-        return self.train.x.shape[1]
+        return self.scale.dim
 
     @property
     def n_padding(self) -> int:
@@ -101,33 +92,36 @@ class Rows:
 
     def fresh(self, part: Part) -> Arrays:
         """Return standard arrays for training: without noise, without padding."""
-        return _batch_last(standard(part.x, self.scale), standard(part.clean_y, self.y_scale))
+        return _columns(_scaled(part.x, self.scale), _scaled(part.clean_y, self.y_scale))
 
     def standard(self, part: Part) -> Arrays:
         """Return standard arrays."""
-        return _batch_last(standard(part.x, self.scale), standard(part.y, self.y_scale), self.n_padding)
+        return _columns(_scaled(part.x, self.scale), _scaled(part.y, self.y_scale), self.n_padding)
 
     def raw(self, part: Part) -> Arrays:
         """Return arrays in the user's units."""
-        return _batch_last(part.x, part.y, self.n_padding)
+        return _columns(part.x, part.y, self.n_padding)
 
     def standardised(self, x: np.ndarray, y: np.ndarray | None) -> Arrays:
         """Return standard arrays for training of other rows than these."""
-        return _batch_last(standard(_opened(x, self.bounds)[0], self.scale), standard(y, self.y_scale))
+        return _columns(_scaled(_opened(x, self.bounds)[0], self.scale), _scaled(y, self.y_scale))
 
 
 def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False) -> Rows:
     """Return rows ready for a fit; ``isotropic`` gives all of x one and the same scale, as polar coordinates need."""
     x, log_det = _opened(pairs.x, pairs.bounds)
+    if pairs.n_held_out is None:
+        train, held_out = split_rows(len(x), held_out=n_held_out(len(x)), random_state=seed)
+    else:
+        train, held_out = np.split(np.arange(len(x)), [len(x) - pairs.n_held_out])
     y, y_scale, jitter = None, None, np.zeros(0)
-    train, held_out = pairs.split(seed)
-    if pairs.y is not None and pairs.noise is not None:
+    if pairs.y is not None:
         y = pairs.y + pairs.noise * np.random.default_rng([seed, 1]).normal(size=pairs.y.shape)
         y_scale = standardise(y[train])
         jitter = pairs.noise / np.asarray(y_scale.scale)
 
     def part(index: np.ndarray) -> Part:
-        some_y, clean_y = (None if y is None or rows is None else rows[index] for rows in (y, pairs.y))
+        some_y, clean_y = (None if rows is None else rows[index] for rows in (y, pairs.y))
         return Part(x[index], some_y, clean_y, log_det[index])
 
     scale = standardise(x[train])
@@ -135,13 +129,6 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False) -> Rows:
         width = float(np.sqrt(np.mean(np.square(scale.scale))))
         scale = Standardise(scale.shift, (width,) * scale.dim)
     return Rows(part(train), part(held_out), pairs.bounds, scale, y_scale, tuple(jitter.tolist()))
-
-
-def standard(values: np.ndarray | None, scale: Standardise | None) -> np.ndarray | None:
-    """Return standardised rows, None if there are none."""
-    if values is None or scale is None:
-        return None
-    return (values - np.asarray(scale.shift)) / np.asarray(scale.scale)
 
 
 def _opened(x: np.ndarray, bounds: Bounded | None) -> tuple[np.ndarray, np.ndarray]:
@@ -159,8 +146,11 @@ def _opened(x: np.ndarray, bounds: Bounded | None) -> tuple[np.ndarray, np.ndarr
     return opened, log_det
 
 
-def _batch_last(x: np.ndarray | None, y: np.ndarray | None, n_padding: int = 0) -> Arrays:
-    assert x is not None
+def _scaled(rows: Any, scale: Any) -> Any:
+    return None if rows is None else (rows - np.asarray(scale.shift)) / np.asarray(scale.scale)
+
+
+def _columns(x: np.ndarray, y: np.ndarray | None, n_padding: int = 0) -> Arrays:
     x = x.T
     if n_padding:
         x = np.concatenate([x, np.random.default_rng(0).normal(size=(n_padding, x.shape[1]))])

@@ -1,6 +1,7 @@
 """Whether a flow can be trusted beyond the rows it was fitted to: where its draws go, and its density near them.
 
-A mean over held-out rows does not see what happens to one row in a hundred thousand, nor where draws go.
+A mean over held-out rows does not see what happens to one row in a hundred thousand, nor where draws go. Every flow
+also has a normal law to beat.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ WORST_ROW = 60.0
 WILD_DRAW = 5.0
 # Rows moved by so many standard deviations are still where data may lie; none of them may cost so many nats more than
 # under the normal law, unless the density is so narrow that most of them do.
-MOVED = 0.1
-WORST_MOVED_ROW = 1000.0
+MOVED, WORST_MOVED_ROW = 0.1, 1000.0
 
 
 def is_tame(flow: Flow, rows: Rows) -> bool:
@@ -48,11 +48,6 @@ def is_tame(flow: Flow, rows: Rows) -> bool:
     return bool(np.all(density > -0.5 * FARTHEST_LATENT**2))
 
 
-def _reach(x: np.ndarray) -> np.ndarray:
-    """How far from the mean data may lie: ten standard deviations or, for heavy tails, twice the range."""
-    return np.maximum(10 * x.std(axis=0), 2 * np.ptp(x, axis=0)) + 1e-12
-
-
 def not_wild(front: Sequence[Point], rows: Rows, normal: Point | None) -> list[Point]:
     """Return the points that do nothing absurd to held-out rows, to their own draws or to rows near the data.
 
@@ -75,3 +70,22 @@ def not_wild(front: Sequence[Point], rows: Rows, normal: Point | None) -> list[P
         return bool(np.all(loss < WORST_MOVED_ROW) or np.median(loss) > WORST_ROW)
 
     return [point for point in front if point is normal or is_fine(point)]
+
+
+def not_beaten(front: Sequence[Point], normal: Point | None) -> list[int]:
+    """Return which points the normal law does not beat on held-out rows, at least the best."""
+    kept = [i for i, point in enumerate(front) if not is_beaten(point, normal)]
+    return kept or [int(np.argmin([point.held_out_nats for point in front]))]
+
+
+def is_beaten(point: Point, normal: Point | None) -> bool:
+    """Return whether there is a normal law that is better on held-out rows, by more than two standard errors."""
+    if normal is None:
+        return False
+    gap = point.held_out_rows - normal.held_out_rows
+    return not np.mean(gap) <= 2 * np.std(gap) / np.sqrt(len(gap))
+
+
+def _reach(x: np.ndarray) -> np.ndarray:
+    """How far from the mean data may lie: ten standard deviations or, for heavy tails, twice the range."""
+    return np.maximum(10 * x.std(axis=0), 2 * np.ptp(x, axis=0)) + 1e-12

@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from isr.estimators.wrong_options import explains_wrong_options
+from isr.tables.names import did_you_mean
 from isr.training.loop import Phase
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty, parse_penalty
 from isr.training.population import Schedule
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def explains_wrong_options(cls: Kind) -> Kind:
+    """Make the constructor of a class say what to write instead of an option that it does not have."""
+    init = cls.__init__
+    known = list(inspect.signature(init).parameters)[1:]
+
+    @functools.wraps(init)
+    def checked(self, *args, **options) -> None:
+        for name, value in options.items():
+            if name not in known:
+                raise TypeError(_instead(type(self).__name__, name, value, known))
+        init(self, *args, **options)
+
+    cls.__init__ = checked
+    return cls
+
+
+def _instead(kind: str, name: str, value: object, known: list[str]) -> str:
+    if name in inspect.signature(Training).parameters and "training" in known:
+        return f"{name!r} is now part of training: {kind}(training=isr.Training({name}={value!r}))"
+    if name == "n_features" and "condenser" in known:
+        return f"{name!r} is now part of condenser: {kind}(condenser=isr.Condenser({value!r}))"
+    if name == "primitives" and "library" in known:
+        return f"{name!r} is now called 'library': {kind}(library={value!r})"
+    if name == "n_devices":
+        return f"{kind} has no option 'n_devices' any more; share restarts out with isr.Training(n_jobs=...)"
+    options = did_you_mean(name, known) or f"; its options are {', '.join(known)}"
+    return f"{kind} has no option {name!r}{options}"
 
 
 @dataclass(frozen=True)
@@ -34,6 +67,8 @@ EFFORTS = {
 }
 # Strengths of the penalty, one for each copy of a restart.
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
+# Fewer steps than this a compiled call would leave most of the time to Python.
+MIN_STEPS = 50
 
 
 @explains_wrong_options
@@ -76,26 +111,15 @@ class Training(BaseEstimator):
 
 
 def training_of(given: Training | Effort | str | None, usual: Training | None = None) -> Training:
-    """Return the training that an estimator was given, its effort alone or nothing at all; None is as usual.
-
-    Example:
-        >>> training_of("quick", Training(n_restarts=8))
-        Training(effort='quick', n_restarts=8)
-    """
-    training = Training() if given is None else given
-    if isinstance(given, str | Effort):
-        training = Training(given)
+    """Return the training that an estimator was given, its effort alone or nothing at all; None is as usual."""
+    training = Training() if given is None else Training(given) if isinstance(given, str | Effort) else given
     if not isinstance(training, Training):
         raise TypeError(
             f"training must be an isr.Training, an effort such as 'quick', or None, got {given!r}; "
             "write isr.Training(effort=..., n_restarts=...)"
         )
-    if usual is None:
-        return training
-    own = ("n_restarts", "batch_size", "backward")
-    return replace(
-        training, **{name: getattr(usual, name) for name in own if getattr(training, name) is None}
-    )
+    own = ("n_restarts", "batch_size", "backward") if usual else ()
+    return replace(training, **{n: getattr(usual, n) for n in own if getattr(training, n) is None})
 
 
 @explains_wrong_options
@@ -129,10 +153,6 @@ def condenser_of(given: Condenser | int | None) -> Condenser:
     return given
 
 
-# Fewer steps than this a compiled call would leave most of the time to Python.
-MIN_STEPS = 50
-
-
 def make_schedule(
     training: Training, n_rows: int, *, sparse: bool = True, peak: float | None = None
 ) -> Schedule:
@@ -140,15 +160,13 @@ def make_schedule(
 
     ``peak`` is the highest learning rate of a named effort, where it is not the usual one; an `Effort` brings its own.
     """
-    effort, penalty, size = training.effort, training.penalty, int(min(training.batch_size or n_rows, n_rows))
-    if isinstance(effort, str) and effort not in EFFORTS:
-        raise ValueError(f"unknown effort {effort!r}; known: {', '.join(EFFORTS)}, or an Effort")
-    steps = EFFORTS[effort] if isinstance(effort, str) else effort
-    if isinstance(effort, str) and peak is not None:
-        steps = replace(steps, peak=peak)
-    common: dict[str, Any] = {
-        "batch_size": size, "penalty": parse_penalty(penalty or "l0.5"), "least_steps": MIN_STEPS
-    }  # fmt: skip
+    steps, penalty = training.effort, training.penalty
+    if isinstance(steps, str):
+        if steps not in EFFORTS:
+            raise ValueError(f"unknown effort {steps!r}; known: {', '.join(EFFORTS)}, or an Effort")
+        steps = replace(EFFORTS[steps], peak=peak or EFFORTS[steps].peak)
+    common: dict[str, Any] = {"penalty": parse_penalty(penalty or "l0.5"), "least_steps": MIN_STEPS}
+    common["batch_size"] = int(min(training.batch_size or n_rows, n_rows))
     per_epoch = Schedule(**common).steps_of_epoch(n_rows)
 
     def epochs(n: int) -> int:

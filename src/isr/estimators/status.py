@@ -12,6 +12,7 @@ from isr.training.population import Population
 
 # Nats per row by which held-out rows may be worse than training rows, beside what chance explains.
 LARGE_GAP = 0.5
+SIMPLER = "give more rows, or use fewer blocks or layers, or a penalty"
 
 
 class DivergedError(FloatingPointError, ValueError):
@@ -36,64 +37,59 @@ class Status:
         return self.reason if not self.remedy else f"{self.reason}; {self.remedy}"
 
 
+WILD = Status(
+    False,
+    "every model found throws some draws far from the data, or gives rows near them next to no density",
+    "give bounds, more rows, fewer blocks or layers, or another random_state",
+)
+
+
 def status_of(population: Population, n_steps: int, stopped: str | None = None) -> Status:
     """Return how training went: finished, stopped early (then or later), or lost many of its steps."""
     if population.stopped or stopped:
-        return Status(
-            False, f"the fit ended early: {population.stopped or stopped}", "the best model so far is kept"
-        )
+        reason = f"the fit ended early: {population.stopped or stopped}"
+        return Status(False, reason, "the best model so far is kept")
     alive = np.isfinite(population.held_out)
     share = float(np.max(population.skipped[alive])) / max(1, n_steps)
     if share > 0.1:
-        return Status(
-            False, f"up to {share:.0%} of the steps were skipped because the loss was not finite",
-            "check the data for outliers or use fewer layers",
-        )  # fmt: skip
-    return Status(
-        True, "converged" if alive.all() else f"{int((~alive).sum())} of {len(alive)} members diverged"
-    )
+        reason = f"up to {share:.0%} of the steps were skipped because the loss was not finite"
+        return Status(False, reason, "check the data for outliers or use fewer layers")
+    return Status(True, "converged" if alive.all() else f"{(~alive).sum()} of {len(alive)} members diverged")
 
 
 def overfitting(point: Point) -> Status | None:
     """Return a status that names both losses where held-out rows are far worse off than training rows, else None."""
-    gap = point.held_out_nats - point.train_nats
-    # The spread of most rows: those that were learned by heart would excuse themselves.
+    held_out, train = point.held_out_nats, point.train_nats
+    # The spread of most rows: those that were memorised would excuse themselves.
     spread = np.diff(np.nanquantile(point.held_out_rows, (0.25, 0.75)))[0] / 1.35
-    by_chance = 3 * spread / np.sqrt(len(point.held_out_rows))
-    if not gap > LARGE_GAP + by_chance:
+    if not held_out - train > LARGE_GAP + 3 * spread / np.sqrt(len(point.held_out_rows)):
         return None
-    return Status(
-        False,
-        f"overfitting: {point.held_out_nats:.4g} nats per held-out row against {point.train_nats:.4g} per training row",
-        "give more rows, or use fewer blocks or layers, or a penalty",
-    )
+    reason = f"overfitting: {held_out:.4g} nats per held-out row against {train:.4g} per training row"
+    return Status(False, reason, SIMPLER)
 
 
-def beaten_by_normal(losses: tuple[float, float] | None) -> Status | None:
-    """Return a status that says that a normal law is used because all that was trained is worse, else None."""
-    if losses is None:
-        return None
-    return Status(
-        False,
-        f"a normal law, linear in what is given, is used: it has {losses[0]:.4g} nats per held-out row, the best model "
-        f"trained {losses[1]:.4g}",
-        "give more rows, or use fewer blocks or layers, or a penalty",
+def beaten_by_normal(normal: Point, best: Point) -> Status:
+    """Return a status that says that a normal law is used because all that was trained is worse."""
+    reason = (
+        f"a normal law, linear in what is given, is used: it has {normal.held_out_nats:.4g} nats per held-out row, the "
+        f"best model trained {best.held_out_nats:.4g}"
     )
+    return Status(False, reason, SIMPLER)
 
 
 def worse_than_constant(predicted: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Status | None:
     """Return a status that names the outputs which their own mean predicts better, else None."""
     spread = np.sum((y - y.mean(axis=0)) ** 2, axis=0)
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.sum((predicted - y) ** 2, axis=0)
-        scores = 1 - error / np.where(spread > 0, spread, 1.0)
+        scores = 1 - np.sum((predicted - y) ** 2, axis=0) / np.where(spread > 0, spread, 1.0)
     bad = [
         f"{n!r} (R² {r:.3g})" for n, r, s in zip(names, scores, spread, strict=True) if s > 0 and not r > 0
     ]
     if not bad:
         return None
+    reason = f"the surrogate predicts {', '.join(bad)} worse than the mean of the training rows does"
     return Status(
         False,
-        f"the surrogate predicts {', '.join(bad)} worse than the mean of the training rows does",
+        reason,
         "use ConditionalISR for the posterior or EQLRegressor for the surrogate, or more blocks",
     )

@@ -64,7 +64,6 @@ class Stream:
 
     @property
     def n_held_out(self) -> int:
-        """How many rows are held out of all blocks."""
         return self.n_blocks * self.n_held
 
     def read(self, number: int) -> tuple[Both, Both]:
@@ -82,16 +81,14 @@ class Stream:
     def sample(self) -> Both:
         """Return the rows that stay in memory, all that are held out at the end."""
         most = max(1, SAMPLE_ROWS // self.n_blocks)
-        train: list[Both] = []
-        held_out: list[Both] = []
+        some = np.arange(self.n_trained)[:: max(1, self.n_trained // most)][:most]
+        parts: list[Both] = []
         for number in range(self.n_blocks):
             (x, y), held = self.read(number)
-            some = slice(None, most * max(1, len(x) // most), max(1, len(x) // most))
-            train.append((x[some], None if y is None else y[some]))
-            held_out.append(held)
-        parts = [*train, *held_out]
-        y_parts = [y for _, y in parts if y is not None]
-        return np.concatenate([x for x, _ in parts]), np.concatenate(y_parts) if y_parts else None
+            parts.insert(number, (x[some], None if y is None else y[some]))
+            parts.append(held)
+        x, y = zip(*parts, strict=True)
+        return np.concatenate(x), None if self.y is None else np.concatenate(y)
 
 
 def _finite_rows(source: RowSource, start: int, stop: int, what: str) -> np.ndarray:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 from sklearn.base import DensityMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from isr.bijections.flow import Precision
 from isr.bijections.transformers import AbstractTransformer
 from isr.estimators.flow_model import FlowModel
-from isr.estimators.settings import Training, seed_of
+from isr.estimators.settings import Training, explains_wrong_options, seed_of
 from isr.estimators.streams import Stream
-from isr.estimators.wrong_options import explains_wrong_options
 from isr.tables.arrays import without_times
 from isr.tables.sources import open_rows
 from isr.tables.tables import read_table
@@ -55,7 +54,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
 
     Example:
         >>> import numpy as np
-        >>> from isr.estimators.settings import Effort, Training
+        >>> from isr.estimators.settings import Effort
         >>> training = Training(Effort(40, 0, 0), n_restarts=1, penalty=None)
         >>> x = np.random.default_rng(0).normal([0, 3], 0.3, size=(200, 2))
         >>> flow = SymbolicFlow(n_layers=1, training=training).fit(x)
@@ -79,14 +78,12 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
     _usual_training: ClassVar[Training] = Training(n_restarts=8, batch_size=64, backward=0.0)
     _no_training: ClassVar[tuple[str, ...]] = ("loss",)
 
-    def fit(self, X: Any, y: Any = None) -> SymbolicFlow:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the density of the rows of X; y is ignored."""
         values: Any = validate_data(self, without_times(X), dtype=np.float64, ensure_min_samples=4)
-        names = getattr(self, "feature_names_in_", None)
-        self._fit_rows(values, None if names is None else list(names))
-        return self
+        return self._fit_rows(values, getattr(self, "feature_names_in_", None))
 
-    def fit_file(self, source: Any, x: Sequence[str] | Sequence[int] | None = None) -> SymbolicFlow:
+    def fit_file(self, source: Any, x: Sequence[str] | Sequence[int] | None = None) -> Self:
         """Learn the density of rows that stay on disk, more than memory holds.
 
         Args:
@@ -98,11 +95,11 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         if isinstance(source, str | Path) and Path(source).suffix != ".npy":
             self.feature_names_in_ = np.array(rows.names, dtype=object)
         self.n_features_in_ = len(rows.names)
-        self._fit_rows(stream.sample()[0], rows.names, stream)
-        return self
+        return self._fit_rows(stream.sample()[0], rows.names, stream)
 
-    def _fit_rows(self, x: np.ndarray, names: Sequence[str] | None, stream: Stream | None = None) -> None:
-        self._fit(read_table(x, names=names, units=self.units, bounds=self.bounds), None, None, stream)
+    def _fit_rows(self, x: np.ndarray, names: Sequence[str] | None, stream: Stream | None = None) -> Self:
+        self._fit(read_table(x, names=names, units=self.units, bounds=self.bounds), stream)
+        return self
 
     def _shape(self) -> dict[str, Any]:
         return {"clamp": CLAMP, "skip": True, "transformer": self.transformer}
@@ -119,7 +116,6 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         self, n_samples: int = 1, random_state: int | None = 0, *, precision: Precision = "double"
     ) -> np.ndarray:
         """Return rows drawn from the learned density; ``"single"`` precision takes half the time, with six digits."""
-        check_is_fitted(self, "flow_")
         return self.flow_.sample(jax.random.key(seed_of(random_state)), int(n_samples), precision=precision)
 
     def transform(self, X: Any) -> np.ndarray:
@@ -128,16 +124,13 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return the rows that latents stand for."""
-        check_is_fitted(self, "flow_")
         return self.flow_.inverse(np.asarray(X, dtype=float))[0]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the latents' names."""
-        check_is_fitted(self, "flow_")
         return np.array([f"z{i + 1}" for i in range(self.flow_.bijection.dim)], dtype=object)
 
     def _checked(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "flow_")
         values: Any = validate_data(self, without_times(X), dtype=np.float64, reset=False)
         return values
 

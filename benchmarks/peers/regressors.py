@@ -1,8 +1,12 @@
-"""Symbolic regressors behind one face: rows in, a SymPy expression in ``x0``, ``x1``, ... out."""
+"""Symbolic regressors behind one face: rows in, a SymPy expression in ``x0``, ``x1``, ... out.
+
+``seconds`` is the processor time that a search may take, None for a budget of its own.
+"""
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,27 +16,46 @@ import sympy as sp
 Found = tuple[sp.Expr, Callable[[np.ndarray], np.ndarray]]
 
 
-def eql(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) -> Found:
+def law(
+    x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, seconds: float | None = None
+) -> Found:
+    """isr's `LawRegressor` with its default library."""
+    from isr import LawRegressor
+
+    model = LawRegressor(max_time=5.0 if quick else seconds, random_state=seed).fit(x, y)
+    found = _renamed(model.expressions_[0], [f"x{i + 1}" for i in range(x.shape[1])], x)
+    return found, lambda rows: np.asarray(model.predict(rows)).reshape(-1)
+
+
+def eql(
+    x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, seconds: float | None = None
+) -> Found:
     """isr's `EQLRegressor`; formulas of physics also get quotients and roots."""
     from isr import EQLRegressor, Training
 
-    more = {"reciprocal": 1, "sqrt": 1, "sin": 1} if family == "Feynman" else {}
+    more = {"reciprocal": 1, "sqrt": 1, "sin": 1} if family != "Kim" else {}
     library = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2, **more}
-    if more:
+    if family != "Kim":
         library.pop("sin2pi")
+    limit = {} if seconds is None else {"max_time": seconds}
     model = EQLRegressor(
         library=library,
-        training=Training("quick" if quick else "normal", verbose=False, n_restarts=3 if quick else 9),
+        training=Training(
+            "quick" if quick else "normal", verbose=False, n_restarts=3 if quick else 9, **limit
+        ),
         random_state=seed,
     ).fit(x, y)
     return _renamed(model.expressions_[0], [f"x{i + 1}" for i in range(x.shape[1])], x), model.predict
 
 
-def gplearn(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) -> Found:
+def gplearn(
+    x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, seconds: float | None = None
+) -> Found:
     """gplearn with the population of its example, a small price on length, and exponential and sigmoid, which it lacks.
 
     The price is in units of the error, so it goes with the spread of y. Taken is the best program of all generations:
-    the best of the last one, which gplearn hands back, may be worse.
+    the best of the last one, which gplearn hands back, may be worse. With ``seconds`` there are as many generations as
+    it has time for.
     """
     from gplearn.functions import make_function
     from gplearn.genetic import SymbolicRegressor
@@ -43,10 +66,15 @@ def gplearn(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool
     )
     spread = float(np.std(y))
     model = SymbolicRegressor(
-        population_size=1000 if quick else 5000, generations=5 if quick else 20, random_state=seed,
+        population_size=1000 if quick else 5000, generations=1 if seconds else 5 if quick else 20,
+        random_state=seed, warm_start=seconds is not None,
         parsimony_coefficient=0.001 * spread, stopping_criteria=1e-9 * spread,
         function_set=("add", "sub", "mul", "div", "sqrt", "log", "sin", "cos", exponential, sigmoid),
-    ).fit(x, y)  # fmt: skip
+    )  # fmt: skip
+    ends = time.process_time() + (seconds or 0.0)
+    model.fit(x, y)
+    while time.process_time() < ends and min(model.run_details_["best_fitness"]) > model.stopping_criteria:
+        model.set_params(generations=model.generations + 1).fit(x, y)
     programs = [program for generation in model._programs for program in generation if program is not None]
     best = min(programs, key=lambda program: np.nan_to_num(program.raw_fitness_, nan=np.inf))
     meaning = {
@@ -59,12 +87,19 @@ def gplearn(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool
 
 
 def pyoperon(
-    x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, noise: float = 0.0
+    x: np.ndarray,
+    y: np.ndarray,
+    *,
+    family: str,
+    seed: int,
+    quick: bool,
+    noise: float = 0.0,
+    seconds: float | None = None,
 ) -> Found:
     """pyoperon with local search of constants and its default budget; the model is chosen from its front by BIC.
 
     Its default, description length, takes the noise of y as 1 unless told, and then passes over exact models. Its
-    budget counts evaluations, not time, so that a busy machine does not end its search.
+    budget counts evaluations, not time, so that a busy machine does not end its search, unless ``seconds`` are given.
 
     Args:
         x: Inputs.
@@ -73,6 +108,7 @@ def pyoperon(
         seed: Of the search.
         quick: Whether a tenth of the budget will do.
         noise: Errors of y below which none counts as smaller.
+        seconds: Wall time of the search, in place of the budget.
     """
     from pyoperon.sklearn import SymbolicRegressor
 
@@ -80,7 +116,8 @@ def pyoperon(
     model = SymbolicRegressor(
         allowed_symbols="add,sub,mul,div,exp,log,sin,cos,tanh,sqrt,square,constant,variable",
         optimizer_iterations=5, max_length=30, random_state=seed, n_threads=1, objectives=["r2", "length"],
-        max_evaluations=100_000 if quick else 1_000_000,
+        max_evaluations=10**9 if seconds else 100_000 if quick else 1_000_000,
+        generations=10**6 if seconds else 1000, max_time=int(seconds) if seconds else None,
     ).fit(x, y)  # fmt: skip
     rounding = float(np.finfo(np.float32).eps * np.sqrt(np.mean(y**2)))
     front = [(p["mean_squared_error"], p["tree"].CoefficientsCount, p["tree"]) for p in model.pareto_front_]
@@ -113,9 +150,12 @@ KAN_FUNCTIONS = ["x", "x^2", "x^3", "1/x", "1/x^2", "sqrt", "exp", "log", "sin",
 GOOD_FIT, EXACT = 0.999, 1e-6
 
 
-def pykan(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) -> Found:
+def pykan(
+    x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, seconds: float | None = None
+) -> Found:
     """pykan by its tutorials, from the simplest shape on, as it advises, until one is exact; else the best of all.
 
+    No further shape is tried once ``seconds`` are over.
     Its penalty has the unit of y squared, so y is scaled to a spread of 1.
     """
     import torch
@@ -123,7 +163,7 @@ def pykan(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) 
     torch.set_default_dtype(torch.float64)
     spread = float(np.std(y))
     columns = torch.from_numpy(x), torch.from_numpy(y[:, None] / spread)
-    least, best = np.inf, None
+    least, best, ends = np.inf, None, time.process_time() + (seconds or np.inf)
     for shape in KAN_SHAPES[2:3] if quick else KAN_SHAPES:
         try:
             model = trained_kan(columns, shape, seed=seed, n_steps=10 if quick else 50)
@@ -133,7 +173,7 @@ def pykan(x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool) 
         error = float(torch.sqrt(torch.mean((model(columns[0]) - columns[1]) ** 2)))
         if error < least:
             least, best = error, (model, formula)
-        if least < EXACT:
+        if least < EXACT or time.process_time() > ends:
             break
     if best is None:
         raise RuntimeError("no training of pykan came to an end")
@@ -190,6 +230,7 @@ def _symbols(x: np.ndarray) -> Any:
 
 
 REGRESSORS: dict[str, tuple[Callable[..., Found], tuple[str, ...]]] = {
+    "isr LawRegressor": (law, ()),
     "isr EQLRegressor": (eql, ()),
     "gplearn": (gplearn, ("gplearn",)),
     "pyoperon": (pyoperon, ("pyoperon",)),

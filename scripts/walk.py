@@ -15,14 +15,27 @@ import isr
 
 PACKAGE = Path(isr.__file__).parent
 visited: dict[str, None] = {}
+importing = threading.local()
 
 
 def note(frame, event, _):
-    """Remember the file of a call, but for the code that runs while it is imported."""
-    if event == "call" and frame.f_code.co_name not in ("<module>", "<lambda>"):
-        path = Path(frame.f_code.co_filename)
-        if PACKAGE in path.parents:
-            visited.setdefault(path.relative_to(PACKAGE).as_posix())
+    """Remember the file of a call, but for calls made while a module of the package is imported."""
+    name, path = frame.f_code.co_name, frame.f_code.co_filename
+    if not path.startswith(str(PACKAGE)):
+        return None
+    if name == "<module>":
+        frame.f_trace_lines = False
+        importing.depth = getattr(importing, "depth", 0) + 1
+        return leave
+    if not getattr(importing, "depth", 0) and name != "<lambda>":
+        visited.setdefault(Path(path).relative_to(PACKAGE).as_posix())
+    return None
+
+
+def leave(frame, event, _):
+    """Remember that an import has ended."""
+    importing.depth -= event == "return"
+    return leave
 
 
 def walk(folder: Path) -> None:
@@ -34,8 +47,8 @@ def walk(folder: Path) -> None:
     x = rng.normal(size=(800, 2))
     y = x[:, 0] + 0.3 * x[:, 1] ** 2 + 0.1 * rng.normal(size=800)
     pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "signal": y}).to_csv(folder / "rows.csv", index=False)
-    sys.setprofile(note)
-    threading.setprofile(note)
+    sys.settrace(note)
+    threading.settrace(note)
     rows = read_columns(folder / "rows.csv", ["a", "b", "signal"])
     training = isr.Training("quick", n_restarts=1, verbose=False)
     model = isr.ConditionalISR(noise=0, training=training, random_state=0).fit(
@@ -45,7 +58,7 @@ def walk(folder: Path) -> None:
     posterior = model.posterior([0.5])
     posterior.sample(100)
     write_report(model, folder / "report.html")
-    sys.setprofile(None)
+    sys.settrace(None)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ import numpy as np
 
 from isr import ocean as geoacoustics
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.parameters import flatten
-from isr.bijections.seeds import jax_keys
+from isr.bijections.parameters import flatten, jax_keys
 from isr.problems import kinematics
 from isr.training.loop import make_epoch, start
 from isr.training.losses import FlowObjective

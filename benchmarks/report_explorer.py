@@ -37,8 +37,8 @@ import numpy as np
 from isr import demo
 from isr.bijections.affine import Standardise
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.eql import EQL
 from isr.bijections.flow import Flow
+from isr.bijections.networks import EQL
 from isr.bijections.parameters import flatten, n_constants
 from isr.paper import records
 from isr.problems import kinematics

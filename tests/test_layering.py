@@ -125,5 +125,7 @@ def test_a_forbidden_import_is_caught(module, source, sentence):
 
 
 def test_allowed_imports_pass():
-    source = "from isr import __version__\nfrom isr.tables import Table\nfrom isr.bijections.eql import EQL\n"
+    source = (
+        "from isr import __version__\nfrom isr.tables import Table\nfrom isr.bijections.networks import EQL\n"
+    )
     assert violations("isr.bijections.flow", source) == []

@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 import isr
 from equations.code_runs import RUNNERS, Inputs
 from isr.bijections.build import Architecture
+from isr.bijections.coupling import TRANSFORMERS, AbstractTransformer
 from isr.bijections.primitives import PRIMITIVES
-from isr.bijections.transformers import TRANSFORMERS, AbstractTransformer
 from isr.storage import ModelFileError
 
 

@@ -24,9 +24,8 @@ from pandas.testing import assert_frame_equal
 import isr
 from equations.expression_models import MODELS, make
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.eql import build_eql
 from isr.bijections.formula import Formulas, evaluate
-from isr.bijections.mlp import build_mlp
+from isr.bijections.networks import build_eql, build_mlp
 from isr.bijections.parameters import cast
 from isr.bijections.primitives import PRIMITIVES, register_primitive
 from isr.storage import (

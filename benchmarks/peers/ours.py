@@ -10,9 +10,8 @@ import numpy as np
 
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.flow import Flow, Precision
-from isr.bijections.parameters import flatten
+from isr.bijections.parameters import child, flatten, jax_keys
 from isr.bijections.primitives import PAPER_LIBRARY
-from isr.bijections.seeds import child, jax_keys
 from isr.training.loop import make_epoch, start
 from isr.training.losses import FlowObjective
 from isr.training.orders import Orders

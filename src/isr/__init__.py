@@ -27,7 +27,7 @@ _EXPORTS = {
     "extract": "isr.equations",
     "load": "isr.storage",
     "register_primitive": "isr.bijections.primitives",
-    "register_transformer": "isr.bijections.transformers",
+    "register_transformer": "isr.bijections.coupling",
     "save": "isr.storage",
 }
 _SUBMODULES = frozenset({"ocean", "problems"})
@@ -35,9 +35,9 @@ _SUBMODULES = frozenset({"ocean", "problems"})
 if TYPE_CHECKING:
     from isr import ocean, problems
     from isr.bijections.build import build_flow
+    from isr.bijections.coupling import register_transformer
     from isr.bijections.flow import Flow
     from isr.bijections.primitives import PRIMITIVES, Primitive, register_primitive
-    from isr.bijections.transformers import register_transformer
     from isr.equations import Expressions, extract
     from isr.equations.check import check
     from isr.estimators.eql_regressor import EQLRegressor

@@ -10,15 +10,20 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from isr.bijections.affine import Bounded, Inverted, Linear, Shift, Standardise, inverse_and_log_det
+from isr.bijections.affine import (
+    Bounded,
+    Inverted,
+    Linear,
+    Permutation,
+    Shift,
+    Standardise,
+    inverse_and_log_det,
+)
 from isr.bijections.build import Architecture, build_core
 from isr.bijections.chain import Chain
-from isr.bijections.charts import Polar, SinhArcsinh
-from isr.bijections.coupling import Coupling
+from isr.bijections.charts import Polar, SinhArcsinh, Split
+from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.formula import Formulas
-from isr.bijections.permutation import Permutation
-from isr.bijections.split import Split
-from isr.bijections.transformers import Affine
 
 N = 100_000
 N_FEATURES = 2

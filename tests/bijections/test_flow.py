@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from isr.bijections.affine import Bounded, Standardise
+from isr.bijections.affine import Bounded, Permutation, Standardise
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.flow import CHUNK, Flow
-from isr.bijections.permutation import Permutation
 
 SMALL = Architecture(n_blocks=2, n_layers=1)
 CONDITION = np.array([[0.4, -1.0]])

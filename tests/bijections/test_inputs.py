@@ -6,8 +6,8 @@ import pytest
 
 from isr.bijections.affine import Bounded, Standardise
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.inputs import with_inputs
 from isr.bijections.parameters import cast
+from isr.bijections.programs import with_inputs
 
 BOXES = [
     Bounded((-1.0, None, 3.0, None), (2.0, 1.5, None, None)),

@@ -7,8 +7,7 @@ import pytest
 import sympy
 from numpy.testing import assert_allclose
 
-from isr.bijections.eql import activate, build_eql, n_rows, n_units
-from isr.bijections.mlp import build_mlp
+from isr.bijections.networks import activate, build_eql, build_mlp, n_rows, n_units
 from isr.bijections.primitives import PAPER_LIBRARY, PRIMITIVES, lookup, parse_library, register_primitive
 from isr.equations.extract import function_program
 from isr.equations.functions import sigmoid, written_out

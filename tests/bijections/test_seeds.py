@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from isr.bijections.build import build_flow
-from isr.bijections.parameters import flatten
-from isr.bijections.seeds import child, children, generator, jax_keys, sequence_of
+from isr.bijections.parameters import child, children, flatten, generator, jax_keys, sequence_of
 
 SEEDS = {"number": 3, "sequence": np.random.SeedSequence(3), "key": jax.random.key(3)}
 

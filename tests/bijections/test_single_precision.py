@@ -11,8 +11,8 @@ from scipy.stats import ks_2samp
 
 from isr.bijections.affine import Bounded
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.elementary import arctan, sin2pi
 from isr.bijections.flow import CHUNK
+from isr.bijections.primitives import arctan, sin2pi
 
 SMALL = Architecture(n_blocks=2, n_layers=2)
 CONDITION = np.array([[0.4, -1.0]])

@@ -8,13 +8,12 @@ import numpy as np
 from isr.bijections.affine import Bounded, Shift, Standardise
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.chain import Chain
-from isr.bijections.coupling import Coupling
+from isr.bijections.charts import Split
+from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.bijections.primitives import PRIMITIVES
-from isr.bijections.split import Split
-from isr.bijections.transformers import Affine
 
 
 def sparse(flow, share=0.15, seed=0):

@@ -12,9 +12,9 @@ from numpy.testing import assert_allclose
 from isr.bijections.affine import Standardise
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.chain import Chain
-from isr.bijections.eql import build_eql
 from isr.bijections.flow import Flow
 from isr.bijections.formula import evaluate
+from isr.bijections.networks import build_eql
 from isr.bijections.parameters import flatten
 from isr.formulas.canonical import (
     build_formulas,

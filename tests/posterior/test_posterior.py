@@ -13,7 +13,7 @@ from scipy import stats
 from isr.bijections.affine import Bounded, Linear, Standardise
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.chain import Chain
-from isr.bijections.condition import ConditionMap
+from isr.bijections.coupling import ConditionMap
 from isr.bijections.flow import Flow
 from isr.posterior import plots
 from isr.posterior.abstract import EffectiveSizeWarning, NonFiniteDrawsWarning, summary_table

@@ -11,9 +11,9 @@ from isr.bijections.affine import Bounded, Standardise
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.chain import Chain
 from isr.bijections.coupling import Coupling
-from isr.bijections.eql import EQL
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
+from isr.bijections.networks import EQL
 from isr.problems import kinematics
 from isr.report import Calibration, FrontPoint, gather
 from isr.storage import Bundle

@@ -7,7 +7,7 @@ import sympy
 
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.coupling import Coupling
-from isr.bijections.eql import build_eql
+from isr.bijections.networks import build_eql
 from isr.bijections.parameters import flatten
 from isr.formulas.canonical import functions_in, network_expressions
 from isr.training.sublibraries import sublibrary_masks

@@ -13,15 +13,12 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from isr.bijections.affine import Linear
+from isr.bijections.affine import Linear, Permutation
 from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
 from isr.bijections.chain import Chain
-from isr.bijections.coupling import Coupling
-from isr.bijections.eql import EQL
-from isr.bijections.mlp import MLP
-from isr.bijections.permutation import Permutation
+from isr.bijections.coupling import Affine, Coupling
+from isr.bijections.networks import EQL, MLP
 from isr.bijections.primitives import is_built_in
-from isr.bijections.transformers import Affine
 from isr.native import Blocks, Kernel, kernel
 
 

@@ -7,21 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from isr.bijections.affine import Bounded, Inverted, Linear, Standardise
-from isr.bijections.arrays import on_device
+from isr.bijections.affine import Bounded, Inverted, Linear, Permutation, Standardise
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.chain import Chain
-from isr.bijections.charts import Polar, SinhArcsinh
-from isr.bijections.condition import ConditionMap
-from isr.bijections.coupling import Coupling, Subnetwork
-from isr.bijections.eql import build_eql
+from isr.bijections.charts import Polar, SinhArcsinh, gain_of_split, split_of
+from isr.bijections.coupling import AbstractTransformer, Affine, ConditionMap, Coupling, Subnetwork
 from isr.bijections.flow import Flow
-from isr.bijections.mlp import build_mlp
-from isr.bijections.permutation import Permutation
+from isr.bijections.networks import build_eql, build_mlp
+from isr.bijections.parameters import Seed, children, generator, on_device
 from isr.bijections.primitives import PAPER_LIBRARY
-from isr.bijections.seeds import Seed, children, generator
-from isr.bijections.split import gain_of_split, split_of
-from isr.bijections.transformers import AbstractTransformer, Affine
 
 SUBNETS = ("eql", "mlp")
 CHARTS = ("polar", "split", "sinh_arcsinh")

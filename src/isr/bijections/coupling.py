@@ -1,25 +1,169 @@
 """Coupling: transform each half of the variables by functions of the other.
 
-Direction, everywhere: *forward* takes data x to latent z, *inverse* brings it back. The transformer's clamp and the
-guard of the subnetworks' inputs are part of the formula.
+Direction, everywhere: *forward* takes data x to latent z, *inverse* brings it back. A transformer is the monotone map
+of one variable; to add one, write its two directions and name its parameters; equations, exports and files follow from
+that. Its clamp and the guard of the subnetworks' inputs are part of the formula.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
+from isr.bijections.affine import Standardise
 from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
-from isr.bijections.eql import EQL
 from isr.bijections.formula import Formulas
-from isr.bijections.mlp import MLP
-from isr.bijections.transformers import AbstractTransformer, Affine
+from isr.bijections.networks import EQL, MLP
+from isr.bijections.primitives import soft_clamp
+
+Numbers = Float[Array, " *n"]
+
+
+class AbstractTransformer(eqx.Module):
+    """A monotone map ``v = T(u; parameters)`` of each variable by itself."""
+
+    names: ClassVar[tuple[str, ...]]
+    """What equations call the parameters, in the order in which the subnetworks give them."""
+
+    @abstractmethod
+    def constrained(self, *raw: Numbers) -> tuple[Numbers, ...]:
+        """Return the parameters that what the subnetworks give stands for, such as a clamped log-scale."""
+
+    @abstractmethod
+    def forward(self, u: Numbers, *parameters: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the image of ``u`` and the logarithm of the slope there."""
+
+    @abstractmethod
+    def inverse(self, v: Numbers, *parameters: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the preimage of ``v`` and the logarithm of the inverse's slope there."""
+
+    def unclamped(self, *raw: Any) -> tuple[AbstractTransformer, tuple[Any, ...]]:
+        """Return a transformer without clamps and what near zero serves it as parameters; ``raw`` are formulas."""
+        return self, raw
+
+    def from_raw_units(self, shift: float, scale: float, *raw: Any) -> tuple[tuple[Any, ...], float] | None:
+        """Return the parameters for ``x`` where ``raw`` are for ``u = (x - shift) / scale``, and what to take off x.
+
+        None where a scale cannot join the parameters.
+        """
+        return None
+
+
+class Affine(AbstractTransformer):
+    """Maps ``u`` to ``u * exp(s) + t``.
+
+    Args:
+        clamp: Holds ``s`` inside ``±clamp``, by ``clamp * 2/pi * atan(s / clamp)``; ``None`` leaves it free.
+    """
+
+    clamp: float | None = eqx.field(static=True, default=None)
+
+    names: ClassVar[tuple[str, ...]] = ("s", "t")
+
+    def __check_init__(self) -> None:
+        if self.clamp is not None and not self.clamp > 0:
+            raise ValueError(f"clamp must be a positive number or None, got {self.clamp!r}")
+
+    def constrained(self, *raw: Numbers) -> tuple[Numbers, ...]:
+        s, t = raw
+        return (s if self.clamp is None else soft_clamp(s, self.clamp)), t
+
+    def forward(self, u: Numbers, *parameters: Numbers) -> tuple[Numbers, Numbers]:
+        s, t = parameters
+        return u * jnp.exp(s) + t, s
+
+    def inverse(self, v: Numbers, *parameters: Numbers) -> tuple[Numbers, Numbers]:
+        s, t = parameters
+        return (v - t) * jnp.exp(-s), -s
+
+    def unclamped(self, *raw: Any) -> tuple[Affine, tuple[Any, ...]]:
+        s, t = raw
+        if self.clamp is None:
+            return self, raw
+        if s.is_number:
+            return Affine(), (s * 0 + self.clamp * 2 / np.pi * np.arctan(float(s) / self.clamp), t)
+        # Near zero the clamp is the factor 2/pi; the refit of the constants mends what is left.
+        return Affine(), (s * (2 / np.pi), t)
+
+    def from_raw_units(self, shift: float, scale: float, *raw: Any) -> tuple[tuple[Any, ...], float]:
+        s, t = raw
+        s = s - float(np.log(scale))
+        if s.is_number:  # the shift joins the formula's own constant
+            return (s, t - shift * float(np.exp(float(s)))), 0.0
+        return (s, t), shift
+
+
+TRANSFORMERS: dict[str, type[AbstractTransformer]] = {"Affine": Affine}
+"""Every transformer that a file may hold, by the name of its class."""
+
+
+def register_transformer(transformer: type[AbstractTransformer]) -> type[AbstractTransformer]:
+    """Let files hold a transformer of your own; use it as a decorator of the class.
+
+    Example:
+        >>> @register_transformer
+        ... class Shift(AbstractTransformer):
+        ...     names = ("t",)
+        ...
+        ...     def constrained(self, t):
+        ...         return (t,)
+        ...
+        ...     def forward(self, u, t):
+        ...         return u + t, jnp.zeros_like(u)
+        ...
+        ...     def inverse(self, v, t):
+        ...         return v - t, jnp.zeros_like(v)
+        >>> del TRANSFORMERS["Shift"]
+    """
+    name = transformer.__name__
+    if not (isinstance(transformer, type) and issubclass(transformer, AbstractTransformer)):
+        raise TypeError(f"a transformer is a class made from AbstractTransformer, got {transformer!r}")
+    if not getattr(transformer, "names", ()):
+        raise ValueError(f"{name} must say what its parameters are called, such as names = ('s', 't')")
+    if TRANSFORMERS.get(name, transformer).__module__ != transformer.__module__:
+        raise ValueError(f"a transformer called {name!r} exists already; choose another name")
+    TRANSFORMERS[name] = transformer
+    return transformer
+
+
+class ConditionMap(eqx.Module):
+    """Standardises the condition and, where there is a conditioning network, feeds it through.
+
+    Args:
+        standardise: Fixed shift and scale of the condition.
+        network: Gives the features the couplings read; ``None`` passes the standardised condition on.
+        guard: Bound of the network's inputs; ``None`` leaves them free.
+    """
+
+    standardise: Standardise
+    network: EQL | MLP | None
+    guard: float | None = eqx.field(static=True)
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers the subnetworks read."""
+        return self.standardise.dim if self.network is None else self.network.n_outputs
+
+    def __call__(self, y: Float[Array, " condition"]) -> Float[Array, " features"]:
+        with jax.named_scope("condition"):
+            return self.features(checkpoint_name(self.standardise.forward_and_log_det(y)[0], "c"))
+
+    def features(self, standardised: Float[Array, " condition"]) -> Float[Array, " features"]:
+        """Return what the couplings read, from a condition that is standardised already."""
+        if self.network is None:
+            return standardised
+        if self.guard is not None:
+            standardised = checkpoint_name(jnp.clip(standardised, -self.guard, self.guard), "gc")
+        return checkpoint_name(self.network(standardised)[0], "f")
+
 
 Subnetwork = EQL | MLP | Formulas
 

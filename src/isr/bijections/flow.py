@@ -29,10 +29,9 @@ from isr.bijections.bijection import (
     axis_of,
 )
 from isr.bijections.chain import Chain
-from isr.bijections.condition import ConditionMap
-from isr.bijections.inputs import with_inputs
+from isr.bijections.coupling import ConditionMap
 from isr.bijections.parameters import cast
-from isr.bijections.programs import compiled
+from isr.bijections.programs import compiled, with_inputs
 
 CHUNK = 16_384
 Precision = Literal["double", "single"]

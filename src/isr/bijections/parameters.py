@@ -1,4 +1,4 @@
-"""A model's learned numbers as one flat vector, and the masks that keep some of them at zero.
+"""Numbers of a model: given to JAX, drawn from seeds, and as one flat vector.
 
 Outside of compiled code the work is done by NumPy: JAX would compile a program for every shape it meets.
 """
@@ -6,7 +6,7 @@ Outside of compiled code the work is done by NumPy: JAX would compile a program 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -14,9 +14,71 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from isr.bijections.arrays import all_on_device, on_device
+
+def on_device(values: Any, dtype: Any = None) -> Array:
+    """Return a copy of ``values`` as an array of JAX, in the precision JAX works in.
+
+    ``jnp.asarray`` would compile a program for every shape and type it meets and keep it: a fit brings dozens of new
+    ones, a megabyte and some milliseconds each.
+
+    Args:
+        values: Numbers, not traced.
+        dtype: Their type; that of ``values`` when left out.
+
+    Example:
+        >>> on_device([1.0, 2.0], "float32")
+        Array([1., 2.], dtype=float32)
+    """
+    # A copy, because JAX reads NumPy's own memory where it can: what is changed there later would change here.
+    return jax.device_put(np.array(values, dtype))
+
+
+def all_on_device(arrays: Iterable[Any]) -> list[Array]:
+    """Return what `on_device` does of each array, in half the time."""
+    return jax.device_put([np.array(values) for values in arrays])
+
+
+Seed = int | np.random.SeedSequence | PRNGKeyArray
+
+
+def sequence_of(seed: Seed) -> np.random.SeedSequence:
+    """Return the seed sequence that a number or a key of JAX stands for."""
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    if isinstance(seed, jax.Array):
+        return np.random.SeedSequence(np.asarray(jax.random.key_data(seed)).ravel().tolist())
+    return np.random.SeedSequence(seed)
+
+
+def child(seed: Seed, *path: int) -> np.random.SeedSequence:
+    """Return the seed at a place of the tree below ``seed``; other places have other random numbers.
+
+    Example:
+        >>> first, second, again = (child(7, 0, place).generate_state(1).item() for place in (0, 1, 0))
+        >>> first == again, first == second
+        (True, False)
+    """
+    root = sequence_of(seed)
+    return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *path))
+
+
+def children(seed: Seed, n: int) -> list[np.random.SeedSequence]:
+    """Return the first ``n`` seeds below ``seed``."""
+    return [child(seed, place) for place in range(n)]
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """Return NumPy's generator of this seed."""
+    return np.random.default_rng(sequence_of(seed))
+
+
+def jax_keys(seed: Seed, *shape: int) -> PRNGKeyArray:
+    """Return independent keys of JAX, an array of this shape."""
+    words = generator(seed).integers(2**32, size=(*shape, 2), dtype=np.uint32)
+    return jax.random.wrap_key_data(on_device(words), impl="threefry2x32")
+
 
 Model = TypeVar("Model")
 

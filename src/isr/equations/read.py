@@ -16,8 +16,7 @@ import jax
 import numpy as np
 
 from isr import bijections
-from isr.bijections.marks import marked_primitives
-from isr.bijections.primitives import PRIMITIVES
+from isr.bijections.primitives import PRIMITIVES, marked_primitives
 from isr.equations.graph import Graph, Node, Value
 from isr.equations.steps import (
     FUNCTIONS,

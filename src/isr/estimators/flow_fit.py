@@ -20,7 +20,7 @@ from isr.bijections.affine import Bounded, Inverted, Standardise
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.build import Architecture, build_flow, chart_steps
 from isr.bijections.chain import Chain
-from isr.bijections.condition import ConditionMap
+from isr.bijections.coupling import ConditionMap
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import Restore, cast, n_constants
 from isr.bijections.programs import compiled

@@ -7,8 +7,7 @@ import numpy as np
 
 from isr.bijections.affine import Linear, Standardise
 from isr.bijections.chain import Chain
-from isr.bijections.condition import ConditionMap
-from isr.bijections.coupling import Coupling
+from isr.bijections.coupling import ConditionMap, Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas, Tree
 from isr.estimators.rows import Rows

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from isr.bijections.parameters import Restore, cast, flatten, n_constants
+from isr.bijections.parameters import Restore, cast, children, flatten, n_constants
 from isr.bijections.programs import compiled
-from isr.bijections.seeds import children
 from isr.estimators.settings import Plan
 from isr.estimators.status import Status
 from isr.formulas.eliminate import eliminate

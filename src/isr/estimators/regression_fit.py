@@ -13,8 +13,8 @@ import sympy
 from jaxtyping import Array, Float
 
 from isr.bijections.affine import Standardise, standardise
-from isr.bijections.eql import EQL, build_eql
 from isr.bijections.formula import Formulas
+from isr.bijections.networks import EQL, build_eql
 from isr.bijections.parameters import flatten, n_constants
 from isr.equations import extract
 from isr.estimators import pipeline

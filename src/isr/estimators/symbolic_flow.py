@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import DensityMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
+from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Precision
-from isr.bijections.transformers import AbstractTransformer
 from isr.estimators.flow_model import FlowModel
 from isr.estimators.settings import Training, explains_wrong_options, seed_of
 from isr.estimators.streams import Stream

@@ -16,11 +16,9 @@ import numpy as np
 import sympy
 from sympy.core.function import AppliedUndef
 
-from isr.bijections.arrays import on_device
-from isr.bijections.eql import EQL
 from isr.bijections.formula import Formulas, Tree
-from isr.bijections.mlp import MLP
-from isr.bijections.parameters import cast
+from isr.bijections.networks import EQL, MLP
+from isr.bijections.parameters import cast, on_device
 from isr.equations.extract import read_formulas
 
 # SymPy's annotations promise less than its expressions do.

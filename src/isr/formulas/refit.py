@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
-from isr.bijections.arrays import on_device
-from isr.bijections.parameters import cast, flatten
+from isr.bijections.parameters import cast, flatten, on_device
 from isr.bijections.programs import compiled
 
 # Above so many constants a Hessian at every step costs more than it saves.

@@ -13,13 +13,12 @@ import numpy as np
 import sympy
 
 from isr.bijections.affine import Shift, Standardise
-from isr.bijections.arrays import on_device
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.chain import Chain
-from isr.bijections.coupling import Coupling, Subnetwork
+from isr.bijections.coupling import AbstractTransformer, Coupling, Subnetwork
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
-from isr.bijections.transformers import AbstractTransformer
+from isr.bijections.parameters import on_device
 from isr.formulas.canonical import (
     Expression,
     build_formulas,

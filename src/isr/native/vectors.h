@@ -97,7 +97,7 @@ INLINE V logarithm(V x) {
     return select_where(x < INFINITY, value, x);
 }
 
-/* The same polynomials as in elementary.py. */
+/* The same polynomials as in primitives.py. */
 INLINE V sine_of_turns(V g) {
     V rest = g - rounded(g);
     rest = select_where(absolute(g) > 4e6f, g - g, rest);

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.bijections.eql import EQL
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas, check_tree
+from isr.bijections.networks import EQL
 from isr.bijections.parameters import cast
 from isr.bijections.primitives import PRIMITIVES
 from isr.storage.bundle import REMEDY, ModelFileError

@@ -16,27 +16,27 @@ import jax
 import numpy as np
 
 from isr import __version__
-from isr.bijections.arrays import on_device
-from isr.bijections.transformers import TRANSFORMERS
+from isr.bijections.coupling import TRANSFORMERS
+from isr.bijections.parameters import on_device
 from isr.storage.bundle import REMEDY, ModelFileError
 from isr.storage.upgrades import upgraded
 
 CLASSES = {
     "Bounded": "isr.bijections.affine",
     "Chain": "isr.bijections.chain",
-    "ConditionMap": "isr.bijections.condition",
+    "ConditionMap": "isr.bijections.coupling",
     "Coupling": "isr.bijections.coupling",
-    "EQL": "isr.bijections.eql",
+    "EQL": "isr.bijections.networks",
     "Flow": "isr.bijections.flow",
     "Formulas": "isr.bijections.formula",
     "Inverted": "isr.bijections.affine",
     "Linear": "isr.bijections.affine",
-    "MLP": "isr.bijections.mlp",
-    "Permutation": "isr.bijections.permutation",
+    "MLP": "isr.bijections.networks",
+    "Permutation": "isr.bijections.affine",
     "Polar": "isr.bijections.charts",
     "Shift": "isr.bijections.affine",
     "SinhArcsinh": "isr.bijections.charts",
-    "Split": "isr.bijections.split",
+    "Split": "isr.bijections.charts",
     "Standardise": "isr.bijections.affine",
 }
 """Every class a file may hold, and where it lives. A new kind of bijection joins by one line."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from isr.bijections.transformers import Affine
+from isr.bijections.coupling import Affine
 
 Fields = dict[str, Any]
 

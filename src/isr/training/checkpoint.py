@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from isr.bijections.arrays import on_device
+from isr.bijections.parameters import on_device
 from isr.tables.whole_files import write_whole
 from isr.training.history import History
 from isr.training.loop import State

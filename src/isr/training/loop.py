@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from isr.bijections.arrays import on_device
+from isr.bijections.parameters import on_device
 from isr.training.penalties import AbstractPenalty
 
 Data = dict[str, Float[Array, "width n"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from isr.bijections.seeds import Seed, generator, sequence_of
+from isr.bijections.parameters import Seed, generator, sequence_of
 
 
 class Orders:

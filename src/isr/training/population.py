@@ -15,8 +15,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from isr.bijections.arrays import on_device
-from isr.bijections.seeds import Seed, child, jax_keys, sequence_of
+from isr.bijections.parameters import Seed, child, jax_keys, on_device, sequence_of
 from isr.tables.whole_files import refuse_unwritable
 from isr.training import checkpoint
 from isr.training.blocks import Blocks

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from isr.bijections.bijection import AbstractBijection
-from isr.bijections.eql import EQL, units
+from isr.bijections.networks import EQL, units
 
 # These make the plain part of any equation and are never withheld.
 PLAIN = ("constant", "id", "square", "product")

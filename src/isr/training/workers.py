@@ -12,7 +12,7 @@ import jax
 import joblib
 import numpy as np
 
-from isr.bijections.seeds import Seed, child, sequence_of
+from isr.bijections.parameters import Seed, child, sequence_of
 from isr.tables.workers import all_together
 from isr.training.cache import keep_compiled_programs
 from isr.training.history import History

@@ -30,9 +30,8 @@ from isr import ocean as geoacoustics
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.parameters import flatten, jax_keys
 from isr.problems import kinematics
-from isr.training.loop import make_epoch, start
+from isr.training.loop import Orders, make_epoch, start
 from isr.training.losses import FlowObjective
-from isr.training.orders import Orders
 from isr.training.penalties import SmoothHalfNorm
 
 N_SIMULATIONS, N_RESTARTS, STEPS_OF_A_RESTART = 10**9, 1000, 30_000

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from harness import Case, Row, main, time_calls
-from isr.bijections.primitives import arctan, cos, sin, sin2pi
 from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.networks import EQL, units
+from isr.bijections.primitives import arctan, cos, sin
 from peers.ours import OurFlow
 from shape import ARM, arm_rows
 

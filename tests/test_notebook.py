@@ -15,8 +15,7 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.formula import Formulas
 from isr.equations import extract
 from isr.formulas.front import Point
-from isr.posterior.extent import Extent
-from isr.posterior.outliers import TrainingRecord
+from isr.posterior.outliers import Extent, TrainingRecord
 from isr.posterior.posterior import Posterior
 from isr.storage import Bundle
 from isr.storage.front import Front

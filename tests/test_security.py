@@ -47,7 +47,7 @@ ALLOWED = {
 
 ALLOWED_IMPORTS = {
     (
-        "native/library.py",
+        "native/kernels.py",
         "ctypes",
     ): "loads what the compiler made of a source of ours, in the user's own folder",
 }

@@ -39,7 +39,7 @@ from isr.storage import (
     structure,
     to_bytes,
 )
-from isr.storage.requirements import refuse_bad_formulas
+from isr.storage.layout import refuse_bad_formulas
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.parameters import child, flatten, jax_keys
 from isr.bijections.primitives import PAPER_LIBRARY
-from isr.training.loop import make_epoch, start
+from isr.training.loop import Orders, make_epoch, start
 from isr.training.losses import FlowObjective
-from isr.training.orders import Orders
 from isr.training.penalties import SmoothHalfNorm
 from shape import Shape
 

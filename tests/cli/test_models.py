@@ -17,7 +17,7 @@ from isr.bijections.chain import Chain
 from isr.bijections.flow import Flow
 from isr.cli.models import front_of, open_model
 from isr.equations.check import CheckResult, CheckRow
-from isr.posterior.extent import OutsideDataWarning
+from isr.posterior.outliers import OutsideDataWarning
 from isr.report import gather, render
 from isr.storage import Bundle, load, save
 

@@ -11,6 +11,7 @@ import pytest
 
 import isr
 from isr.cli import app, main
+from isr.estimators.pipeline import Trained
 
 
 def run(capsys, *arguments):
@@ -94,7 +95,7 @@ def test_an_interrupt_has_its_own_exit_code(failing_demo, capsys):
 def test_a_fit_without_a_model_has_its_own_exit_code(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # The fit itself raises once no member has a finite loss; here none is left by force.
-    monkeypatch.setattr("isr.estimators.flow_fit._distinct", lambda weights: [])
+    monkeypatch.setattr("isr.estimators.flow_fit._train", lambda *_: Trained([], None))
     rows = np.random.default_rng(0).normal(size=(50, 2))
     np.savez("rows.npz", a=rows[:, 0], b=rows[:, 1])
     code, _, err = run(

@@ -13,7 +13,7 @@ from equations.expression_models import conditional, make, sparse
 from isr.bijections.build import Architecture, build_flow
 from isr.equations import extract
 from isr.equations.code import generate
-from isr.equations.code.linear import linear_forms
+from isr.equations.code.printers import linear_forms
 
 FLOWS = {
     "conditional": lambda: sparse(conditional(jax.random.key(0), n_blocks=1), 0.3),

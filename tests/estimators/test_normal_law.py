@@ -10,9 +10,8 @@ import isr
 from isr.bijections.affine import Linear
 from isr.bijections.flow import Flow
 from isr.estimators.flow_fit import network_point
-from isr.estimators.normal_law import normal_law
 from isr.estimators.rows import Pairs, prepare
-from isr.estimators.safety import not_beaten, not_wild
+from isr.estimators.safety import normal_law, not_beaten, not_wild
 from isr.estimators.settings import Effort
 
 

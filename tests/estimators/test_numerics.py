@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 import isr
 from isr.bijections.affine import standardise
 from isr.estimators.settings import Effort
-from isr.tables.degenerate import DegenerateDataWarning, degeneracies
+from isr.tables.arrays import DegenerateDataWarning, degeneracies
 
 # Many are trained for a moment only.
 pytestmark = pytest.mark.filterwarnings("ignore:a normal law, linear in what is given")

@@ -10,12 +10,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import isr
-from isr.estimators import streams
-from isr.estimators.rows import Pairs, prepare
+from isr.estimators import rows as rows_of_fits
+from isr.estimators.rows import Pairs, StandardBlocks, Stream, prepare
 from isr.estimators.settings import Effort
-from isr.estimators.streams import StandardBlocks, Stream
 from isr.tables.sources import open_rows
-from isr.training.blocks import Blocks
+from isr.training.loop import Blocks
 
 VALUES = np.random.default_rng(0).normal(size=(1003, 3))
 
@@ -48,7 +47,7 @@ def test_columns_are_picked_by_name_or_number(source, tmp_path):
 
 
 def test_blocks_and_held_out_rows_are_all_rows_without_overlap(monkeypatch):
-    monkeypatch.setattr(streams, "BLOCK_ROWS", 250)
+    monkeypatch.setattr(rows_of_fits, "BLOCK_ROWS", 250)
     stream = Stream.over(open_rows(VALUES, [0, 1]), open_rows(VALUES, [2]), seed=3)
     assert (stream.n_blocks, stream.block_rows) == (5, 200)
     x, y = stream.sample()
@@ -124,7 +123,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, record_property):
 
 @pytest.mark.slow
 def test_a_density_of_rows_on_disk_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "BLOCK_ROWS", 2000)
+    monkeypatch.setattr(rows_of_fits, "BLOCK_ROWS", 2000)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(10_000, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
     np.save(tmp_path / "rows.npy", x)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from isr.native import library
-from isr.tables.cache_dir import cache_dir
+from isr.tables.whole_files import cache_dir
 
 pytestmark = pytest.mark.skipif(not library.library().tag, reason="no C compiler, or another system")
 

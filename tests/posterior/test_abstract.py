@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from isr.posterior.abstract import AbstractPosterior, EffectiveSizeWarning
-from isr.posterior.extent import Extent, OutsideDataWarning
 from isr.posterior.maximum import SpikeWarning
+from isr.posterior.outliers import Extent, OutsideDataWarning
 from isr.tables.bounds import Bounds
 
 

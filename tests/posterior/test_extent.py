@@ -5,7 +5,7 @@ import pytest
 
 import isr
 from isr.estimators.settings import Effort
-from isr.posterior.extent import Extent, OutsideDataWarning, warn_if_outside
+from isr.posterior.outliers import Extent, OutsideDataWarning, warn_if_outside
 
 N = 5000
 ENDS = {

@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from isr.posterior.priors import parse_prior
-from isr.posterior.rounds import box_around, inside, joined
-from isr.posterior.simulation import simulate
+from isr.posterior.simulation import box_around, inside, joined, simulate
 from isr.tables.bounds import Bounds
 
 PRIOR = {"depth": (200.0, 240.0), "speed": stats.norm(1500.0, 10.0)}

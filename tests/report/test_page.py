@@ -22,11 +22,10 @@ from isr.bijections.formula import Formulas
 from isr.equations import extract
 from isr.problems import kinematics
 from isr.report import ReportData, gather, render, write_report
-from isr.report.explorer import ARM_LENGTHS, ARM_TARGET, ARM_X, ARM_Y
+from isr.report.equations import constant_errors
+from isr.report.explorer import ARM_LENGTHS, ARM_TARGET, ARM_X, ARM_Y, packed, script_json
+from isr.report.figures import Axis, axis_of
 from isr.report.page import fitting
-from isr.report.payload import packed, script_json
-from isr.report.svg import Axis, axis_of
-from isr.report.uncertainty import constant_errors
 from isr.storage import Bundle, save
 from report.report_models import HOSTILE, PAGES, arm_flow, law
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isr.training.orders import Orders
+from isr.training.loop import Orders
 
 
 def test_few_rows_are_passed_over_several_times_each_in_a_new_order():

@@ -1,4 +1,4 @@
-"""What several commands take: the model file, --json, --force, and texts such as ``p1=0.1,p2=0.3``."""
+"""What commands take: the model file, --json, texts such as ``p1=0.1,p2=0.3``; and their exit codes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+FAULT = 1
+WRONG_INPUT = 2
+FIT_FAILED = 3
+CHECK_FAILED = 4
+INTERRUPTED = 130
+
+
+class CheckFailedError(Exception):
+    """Equations and model disagree; everything else the command was to do is done."""
+
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.isr", help="A saved model.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object for machines, nothing else.")]

@@ -12,7 +12,7 @@ import typer
 
 from isr import __version__
 from isr.cli import bench, draw, experiments, export, fit, predict, report, show
-from isr.cli.exits import CHECK_FAILED, FAULT, FIT_FAILED, INTERRUPTED, WRONG_INPUT, CheckFailedError
+from isr.cli.options import CHECK_FAILED, FAULT, FIT_FAILED, INTERRUPTED, WRONG_INPUT, CheckFailedError
 
 EXITS = (
     f"Exit codes: 0 done; {FAULT} a fault of isr itself; {WRONG_INPUT} a mistake in the command or the data; "

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isr.cli.exits import CheckFailedError
 from isr.cli.models import check_model, errors_of, front_of, open_model
-from isr.cli.options import Complexity, Json, ModelFile
+from isr.cli.options import CheckFailedError, Complexity, Json, ModelFile
 from isr.cli.output import heading, indented, print_json, table
 
 if TYPE_CHECKING:

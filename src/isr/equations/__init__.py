@@ -2,10 +2,17 @@
 
 from isr.equations.check import CheckResult, check
 from isr.equations.complexity import complexity, n_constants
-from isr.equations.compose import Composed, ExpressionTooLarge, compose
 from isr.equations.expressions import Expressions, extract
-from isr.equations.functions import Phi, PhiInverse
-from isr.equations.program import Assignment, Block, Program
+from isr.equations.program import (
+    Assignment,
+    Block,
+    Composed,
+    ExpressionTooLarge,
+    Phi,
+    PhiInverse,
+    Program,
+    compose,
+)
 from isr.equations.simplify import simplify
 
 __all__ = [

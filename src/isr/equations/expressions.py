@@ -13,16 +13,22 @@ from jaxtyping import Float
 
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
+from isr.equations.code.sources import compile_numpy, evaluate
 from isr.equations.complexity import complexity, n_constants
-from isr.equations.evaluate import compile_numpy, evaluate
-from isr.equations.extract import forward_program, function_program, inverse_program
-from isr.equations.naming import FUNCTION_NAMES, name_variables, output_names
+from isr.equations.extract import (
+    FUNCTION_NAMES,
+    forward_program,
+    function_program,
+    inverse_program,
+    name_variables,
+    output_names,
+)
 from isr.equations.program import Block, Program
 from isr.tables.names import symbol_names
 
 if TYPE_CHECKING:
     from isr.equations.code import JaxFunctions
-    from isr.equations.compose import Composed
+    from isr.equations.program import Composed
 
 
 @dataclass(frozen=True)
@@ -164,7 +170,7 @@ class Expressions(Sequence):
             direction: ``"forward"`` or ``"inverse"``.
             max_operations: Refuse with `ExpressionTooLarge` what would take more than this.
         """
-        from isr.equations.compose import compose
+        from isr.equations.program import compose
 
         return compose(self.program(direction), max_operations=max_operations)
 
@@ -282,7 +288,7 @@ class Expressions(Sequence):
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.equations.print.listing import listings, units_html
+        from isr.equations.print.mathml import listings, units_html
 
         return "".join(listing.section for listing in listings(self)) + units_html(self.units)
 

@@ -1,16 +1,115 @@
-"""Program: a map written as equations, one named intermediate after the other.
+"""Program: a map written as equations, one named intermediate after the other, or composed into one closed form.
 
-This is the block form of an expression. It grows in proportion to the model, where the composed closed form
-may swell exponentially, and every other form (text, LaTeX, code) is made from it.
+The program is the block form of an expression. It grows in proportion to the model, where the composed closed form may
+swell exponentially, and every other form (text, LaTeX, code) is made from it. Functions that equations hold as one
+piece stand first: the normal distribution function, its quantile, and the sigmoid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import sympy
+from mpmath import mp
+
+
+class _Whole(sympy.Function):
+    """A function of one real number, worked out by mpmath."""
+
+    nargs = 1
+    is_real = True
+    _value: Callable[[Any], Any]
+
+    def _eval_evalf(self, prec: int) -> sympy.Float:
+        argument: Any = self.args[0]
+        with mp.workprec(prec + 10):
+            return sympy.Float(type(self)._value(argument._to_mpmath(prec + 10)), precision=prec)
+
+
+class Phi(_Whole):
+    """The standard normal distribution function.
+
+    Example:
+        >>> x = sympy.Symbol("x", real=True)
+        >>> round(float(Phi(sympy.Float(1.0)).evalf()), 4)
+        0.8413
+        >>> Phi(x).diff(x)
+        sqrt(2)*exp(-x**2/2)/(2*sqrt(pi))
+    """
+
+    _value = staticmethod(mp.ncdf)
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        """Return the derivative, for SymPy's ``diff``."""
+        u: Any = self.args[0]
+        return sympy.exp(-(u**2) / 2) / sympy.sqrt(2 * sympy.pi)
+
+    def _latex(self, printer, exp=None) -> str:
+        power = f"^{{{exp}}}" if exp else ""
+        return rf"\Phi{power}\left({printer._print(self.args[0])}\right)"
+
+
+class PhiInverse(_Whole):
+    """The standard normal quantile.
+
+    Example:
+        >>> PhiInverse(Phi(sympy.Symbol("x", real=True)))
+        PhiInverse(Phi(x))
+        >>> round(float(PhiInverse(sympy.Float(0.975)).evalf()), 3)
+        1.96
+    """
+
+    _value = staticmethod(lambda p: mp.sqrt(2) * mp.erfinv(2 * p - 1))
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        """Return the derivative, for SymPy's ``diff``."""
+        return sympy.sqrt(2 * sympy.pi) * sympy.exp(self**2 / 2)
+
+    def _latex(self, printer, exp=None) -> str:
+        inner = rf"\Phi^{{-1}}\left({printer._print(self.args[0])}\right)"
+        return rf"\left({inner}\right)^{{{exp}}}" if exp else inner
+
+
+class sigmoid(_Whole):
+    """The logistic function ``1 / (1 + exp(-g))``.
+
+    Written out, SymPy would split the exponential of a sum into factors, which overflow where the sigmoid does not.
+    `written_out` gives the form that is printed.
+
+    Example:
+        >>> sigmoid(sympy.Float(0.0)).evalf()
+        0.500000000000000
+    """
+
+    _value = staticmethod(lambda g: 1 / (1 + mp.exp(-g)))
+
+    def fdiff(self, argindex: int = 1) -> sympy.Expr:
+        """Return the derivative, for SymPy's ``diff``."""
+        return self * (1 - self)
+
+    def _eval_rewrite_as_exp(self, arg: Any, **options: Any) -> sympy.Expr:
+        return 1 / (1 + sympy.exp(-arg))
+
+    def _eval_rewrite_as_tanh(self, arg: Any, **options: Any) -> sympy.Expr:
+        return (1 + sympy.tanh(arg / 2)) / 2
+
+
+def written_out(expression: Any) -> Any:
+    """Return an expression with every sigmoid as ``1 / (1 + exp(-g))``, its exponent in one piece.
+
+    Example:
+        >>> u = sympy.Symbol("u")
+        >>> written_out(2 * sigmoid(1.5 * u - 0.5))
+        2/(exp(0.5 - 1.5*u) + 1)
+    """
+    if not expression.has(sigmoid):
+        return expression
+    arguments = [written_out(a) for a in expression.args]
+    if isinstance(expression, sigmoid):
+        return 1 / (1 + sympy.exp(-arguments[0], evaluate=False))
+    return expression.func(*arguments)
 
 
 @dataclass(frozen=True)
@@ -105,7 +204,7 @@ class Program:
         return latex(self)
 
     def _repr_html_(self) -> str:
-        from isr.equations.print.listing import listing
+        from isr.equations.print.mathml import listing
 
         return listing(self).section
 
@@ -160,3 +259,78 @@ def without_dead_code(program: Program) -> Program:
         assignments=tuple(a for a in reversed(kept) if a.target not in values),
         outputs=tuple(values.get(output, output) for output in program.outputs),
     )
+
+
+class ExpressionTooLarge(ValueError):
+    """The composed closed form would be too large to read."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """One direction in closed form.
+
+    Args:
+        inputs: The variables that go in.
+        conditions: The observations read besides.
+        outputs: Each output in inputs and conditions alone.
+        log_det: The log-determinant, likewise.
+        output_symbols: The names of the outputs.
+    """
+
+    inputs: tuple[sympy.Symbol, ...]
+    conditions: tuple[sympy.Symbol, ...]
+    outputs: tuple[sympy.Expr, ...]
+    log_det: sympy.Expr
+    output_symbols: tuple[sympy.Symbol, ...] = ()
+
+
+def compose(program: Program, *, max_operations: float = 1000) -> Composed:
+    """Return a program with every intermediate put in.
+
+    Args:
+        program: One direction of a model.
+        max_operations: Refuse what would take more operations than this.
+
+    Raises:
+        ExpressionTooLarge: When it would.
+
+    Example:
+        >>> from isr.equations.program import Assignment
+        >>> x, v = sympy.symbols("x v", real=True)
+        >>> compose(Program((x,), (), (Assignment(v, 2 * x),), (v + 1,), sympy.log(2))).outputs
+        (2*x + 1,)
+    """
+    size = composed_size(program)
+    if size > max_operations:
+        raise ExpressionTooLarge(
+            f"the composed closed form would take about {_readable(size)} operations, more than the "
+            f"{max_operations:,} allowed; read the block form instead (.forward, .inverse, .blocks), prune the model "
+            f"to fewer terms, or raise max_operations"
+        )
+    values: dict[sympy.Basic, sympy.Expr] = {}
+    for assignment in program.assignments:
+        values[assignment.target] = replaced(assignment.value, values)
+    return Composed(
+        inputs=program.inputs,
+        conditions=program.conditions,
+        outputs=tuple(written_out(replaced(e, values)) for e in program.outputs),
+        log_det=written_out(replaced(program.log_det, values)),
+        output_symbols=program.output_symbols,
+    )
+
+
+def composed_size(program: Program) -> int:
+    """Return how many operations the composed outputs and log-determinant would take together."""
+    sizes: dict[sympy.Basic, int] = {}
+    for assignment in program.assignments:
+        sizes[assignment.target] = _size(assignment.value, sizes)
+    return sum(_size(e, sizes) for e in (*program.outputs, program.log_det))
+
+
+def _size(expression: sympy.Expr, sizes: dict[sympy.Basic, int]) -> int:
+    own = int(sympy.count_ops(expression))
+    return own + sum(sizes.get(leaf, 0) for leaf in sympy.preorder_traversal(expression) if leaf.is_Symbol)
+
+
+def _readable(size: int) -> str:
+    return f"{size:,}" if size < 10**9 else f"{float(size):.1e}" if size < 10**300 else "10^300 or more"

@@ -17,11 +17,13 @@ import numpy as np
 
 from isr import bijections
 from isr.bijections.primitives import PRIMITIVES, marked_primitives
-from isr.equations.graph import Graph, Node, Value
-from isr.equations.steps import (
+from isr.equations.graph import (
     FUNCTIONS,
     SHAPES,
     WHOLE,
+    Graph,
+    Node,
+    Value,
     elementwise,
     is_symbolic,
     moved,

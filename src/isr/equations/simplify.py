@@ -15,8 +15,8 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.equations.evaluate import compile_numpy, evaluate
-from isr.equations.print.layout import number_text
+from isr.equations.code.sources import compile_numpy, evaluate
+from isr.equations.print.text import number_text
 from isr.equations.program import Program, replaced, without_dead_code
 from isr.equations.written import folded, number
 

@@ -10,9 +10,8 @@ import sympy
 from sympy.core.add import _addsort
 
 from isr.bijections.primitives import lookup
-from isr.equations.functions import Phi, PhiInverse, sigmoid
 from isr.equations.graph import Graph, Node, Value
-from isr.equations.program import Assignment
+from isr.equations.program import Assignment, Phi, PhiInverse, sigmoid
 
 # What is written with at most so many operations needs no hidden units beside it.
 INLINE = 60

@@ -14,7 +14,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isr.bijections.formula import Formulas
-from isr.equations.naming import output_names
+from isr.equations.extract import output_names
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import Samples, fit_regression
 from isr.estimators.rows import n_held_out

@@ -25,19 +25,17 @@ from isr.bijections.flow import Flow
 from isr.bijections.parameters import Restore, cast, n_constants
 from isr.bijections.programs import compiled
 from isr.estimators import pipeline
-from isr.estimators.normal_law import normal_law
 from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted, Polished, Pruned, Trained
-from isr.estimators.rows import Pairs, Rows, prepare
-from isr.estimators.safety import is_beaten, is_tame, not_beaten, not_wild
+from isr.estimators.rows import Pairs, Rows, StandardBlocks, Stream, prepare
+from isr.estimators.safety import is_beaten, is_tame, normal_law, not_beaten, not_wild
 from isr.estimators.settings import Plan
 from isr.estimators.status import WILD, DivergedError, beaten_by_normal
-from isr.estimators.streams import StandardBlocks, Stream
 from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
-from isr.training.cache import keep_compiled_programs
 from isr.training.loop import Noise
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
 from isr.training.population import Population
+from isr.training.workers import keep_compiled_programs
 
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.

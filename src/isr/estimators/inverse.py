@@ -12,16 +12,22 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from isr.bijections.flow import Precision
-from isr.estimators.flow_model import FlowModel
+from isr.estimators.rows import Stream
 from isr.estimators.settings import Condenser, Training, condenser_of, explains_wrong_options, seed_of
 from isr.estimators.status import Status, worse_than_constant
-from isr.estimators.streams import Stream
-from isr.posterior.extent import Extent
-from isr.posterior.outliers import TrainingRecord
+from isr.estimators.symbolic_flow import FlowModel
+from isr.posterior.outliers import Extent, TrainingRecord
 from isr.posterior.posterior import Posterior, read_observations
 from isr.posterior.priors import Prior, parse_prior
-from isr.posterior.rounds import N_DRAWS, box_around, hardly_shrinks, inside, joined
-from isr.posterior.simulation import Simulations, simulate
+from isr.posterior.simulation import (
+    N_DRAWS,
+    Simulations,
+    box_around,
+    hardly_shrinks,
+    inside,
+    joined,
+    simulate,
+)
 from isr.tables.bounds import Bounds
 from isr.tables.sources import open_rows
 from isr.tables.tables import Table, check_paired, check_units, read_table

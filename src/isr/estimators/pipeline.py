@@ -22,8 +22,7 @@ from isr.formulas.eliminate import eliminate
 from isr.formulas.front import Point
 from isr.formulas.refit import Fit, RowLoss
 from isr.formulas.snap import Snapped, fix_gauge, snap
-from isr.training.blocks import Blocks
-from isr.training.loop import Noise
+from isr.training.loop import Blocks, Noise
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Restarts, Task
 from isr.training.sublibraries import sublibrary_masks

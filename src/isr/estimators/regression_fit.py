@@ -27,7 +27,7 @@ from isr.formulas import canonical
 from isr.formulas.canonical import input_symbols, network_expressions
 from isr.formulas.front import choose, pareto
 from isr.tables.splits import split_rows
-from isr.training.cache import keep_compiled_programs
+from isr.training.workers import keep_compiled_programs
 
 N_REFINED = 5
 # A residual variance below this share of y's is rounding, not misfit; a network is not expected to be that exact.

@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 import jax
 
-from isr.tables.cache_dir import cache_dir, is_private
-from isr.tables.whole_files import write_whole
+from isr.tables.whole_files import cache_dir, is_private, write_whole
 
 SOURCE = Path(__file__).with_name("coupling.c")
 HEADERS = tuple(SOURCE.with_name(f"{part}.h") for part in ("vectors", "networks", "blocks"))

@@ -25,8 +25,8 @@ from isr.ocean.modes import (
     phase_speed_limits,
 )
 from isr.ocean.solve import OK, solve_column
-from isr.posterior.progress import progress_bar
 from isr.tables.extras import need
+from isr.tables.workers import progress_bar
 
 njit = need("numba").njit
 

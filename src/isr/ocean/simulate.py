@@ -22,11 +22,10 @@ from isr.ocean.environment import Environment
 from isr.ocean.field import Engine, pressure
 from isr.ocean.modes import DEFAULT_MESH, Mesh
 from isr.ocean.swellex import FREQUENCIES, UniformPrior, swellex96
-from isr.posterior.progress import progress_bar
 from isr.posterior.simulation_folder import write_parquet
 from isr.tables.extras import need
 from isr.tables.whole_files import make_folder, write_whole
-from isr.tables.workers import as_they_end
+from isr.tables.workers import as_they_end, progress_bar
 
 _MANIFEST = "manifest.json"
 

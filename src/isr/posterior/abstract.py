@@ -15,9 +15,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from isr.bijections.flow import Precision
-from isr.posterior.coordinates import Coordinates, standard_coordinates
-from isr.posterior.extent import Extent, warn_if_outside
-from isr.posterior.maximum import Maximum, SpikeWarning, find_maximum
+from isr.posterior.maximum import Coordinates, Maximum, SpikeWarning, find_maximum, standard_coordinates
+from isr.posterior.outliers import Extent, warn_if_outside
 from isr.posterior.priors import Prior, RandomState
 from isr.posterior.simulators import Resimulation, Simulator, resimulate
 from isr.tables.bounds import Bounds

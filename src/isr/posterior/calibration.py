@@ -14,8 +14,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from isr.posterior.progress import progress_bar
-from isr.tables.workers import as_they_end
+from isr.tables.workers import as_they_end, progress_bar
 
 LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 """Default credible levels of coverage curves."""

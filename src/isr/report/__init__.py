@@ -9,8 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from isr.report.contents import Calibration, FrontPoint, ReportData
-from isr.report.gather import gather
+from isr.report.gather import Calibration, FrontPoint, ReportData, gather
 from isr.report.page import render
 
 __all__ = ["Calibration", "FrontPoint", "ReportData", "gather", "render", "write_report"]

@@ -18,10 +18,9 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
-from isr.equations.print.listing import listings
-from isr.report.contents import FrontPoint, ReportData
+from isr.equations.print.mathml import listings
 from isr.report.equations import Equations, equations_of
-from isr.report.explorer import explorer_payload
+from isr.report.explorer import explorer_payload, packed, script_json
 from isr.report.figures import (
     Figure,
     calibration_figures,
@@ -31,7 +30,7 @@ from isr.report.figures import (
     marginal_figures,
     pair_figures,
 )
-from isr.report.payload import packed, script_json
+from isr.report.gather import FrontPoint, ReportData
 
 MOST_CONSTANTS = 60
 # What the model as code may take of the page, which has to stay below 3 MB with everything else in it.

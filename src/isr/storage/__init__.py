@@ -16,7 +16,7 @@ import equinox as eqx
 
 from isr.storage.bundle import Bundle, ModelFileError
 from isr.storage.layout import from_bytes, to_bytes
-from isr.storage.upgrades import SCHEMA
+from isr.storage.structure import SCHEMA
 from isr.tables.whole_files import write_whole
 
 __all__ = ["SCHEMA", "Bundle", "ModelFileError", "from_bytes", "load", "save", "to_bytes"]

@@ -283,7 +283,7 @@ class Bundle:
 def _y_names(model: Any, n: int, x_names: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(model, Flow):
         return tuple(f"y{i + 1}" for i in range(n))
-    from isr.equations.naming import output_names
+    from isr.equations.extract import output_names
 
     return output_names(n, x_names)
 

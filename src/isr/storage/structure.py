@@ -1,13 +1,15 @@
 """A model's structure as plain JSON and back: nested modules, tuples and numbers; arrays stand apart.
 
-Only the classes listed here are ever built.
+Only the classes listed here are ever built. A file tells its schema. Whoever renames a class or changes its fields adds
+1 to `SCHEMA` (once between two releases) and a line to `CHANGES`; files written before then load as if they had been
+written today.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -16,10 +18,40 @@ import jax
 import numpy as np
 
 from isr import __version__
-from isr.bijections.coupling import TRANSFORMERS
+from isr.bijections.coupling import TRANSFORMERS, Affine
 from isr.bijections.parameters import on_device
 from isr.storage.bundle import REMEDY, ModelFileError
-from isr.storage.upgrades import upgraded
+
+Fields = dict[str, Any]
+
+SCHEMA = 2
+"""Version of what a file holds; a file with a higher one is refused."""
+
+
+def _coupling(old: Fields) -> tuple[str, Fields]:
+    return "Coupling", {"transformer": Affine(old.pop("clamp")), **old}
+
+
+CHANGES: dict[int, dict[str, Callable[[Fields], tuple[str, Fields]]]] = {2: {"Coupling": _coupling}}
+"""By the schema that brought them: for each class that changed, its new name and fields from the old fields.
+
+Fields hold finished parts, so a change may build modules of them.
+"""
+
+
+def upgraded(name: str, fields: Fields, schema: int) -> tuple[str, Fields]:
+    """Return the name and fields that a part of a file has today.
+
+    Args:
+        name: Its class in the file.
+        fields: Its fields there, by name.
+        schema: That of the file.
+    """
+    for version in sorted(version for version in CHANGES if version > schema):
+        if name in CHANGES[version]:
+            name, fields = CHANGES[version][name](dict(fields))
+    return name, fields
+
 
 CLASSES = {
     "Bounded": "isr.bijections.affine",

@@ -1,4 +1,4 @@
-"""Many calls shared out among joblib's workers: threads, processes, or a cluster through joblib's backends.
+"""Many calls shared out among joblib's workers: threads, processes, or a cluster; and the progress of such work.
 
 Everything in isr that runs many times goes through here. Where the calls run is the user's choice
 (``with joblib.parallel_config("dask"): ...``); what they give must not depend on it.
@@ -6,7 +6,9 @@ Everything in isr that runs many times goes through here. Where the calls run is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -61,3 +63,29 @@ def _at_most_all(n_jobs: int | None) -> int:
     # Its signature does not tell of None, which stands for the number that the user configured.
     count: Any = joblib.effective_n_jobs
     return min(count(n_jobs), count(-1))
+
+
+@contextmanager
+def progress_lines(wanted: bool | None, *, transient: bool = True) -> Iterator[Any]:
+    """Yield Rich's progress display, or None where none is wanted; None shows it on a terminal only."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("[bold]{task.description:<9}"), BarColumn(bar_width=24),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"), TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=transient) as progress:
+        yield progress
+
+
+@contextmanager
+def progress_bar(total: int, what: str, wanted: bool | None) -> Iterator[Callable[[int], None]]:
+    """Yield a function that advances a single bar; see `progress_lines`."""
+    with progress_lines(False if wanted is None and total <= 1 else wanted, transient=False) as progress:
+        task = progress and progress.add_task(what, total=total, note="")
+        yield lambda done: progress and progress.advance(task, done)

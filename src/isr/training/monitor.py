@@ -1,4 +1,4 @@
-"""What watches a training run: progress line, deadline, interruption, checkpoints.
+"""What watches a training run: progress, deadline and interruption.
 
 A run asks its monitor after every epoch whether to go on. Nothing here changes what is computed, only how far.
 """
@@ -6,13 +6,14 @@ A run asks its monitor after every epoch whether to go on. Nothing here changes 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from isr.tables.workers import progress_lines
 
 
 @dataclass
@@ -74,8 +75,7 @@ class Monitor:
     @contextmanager
     def watching(self) -> Iterator[Monitor]:
         """Show progress and turn the first interrupt into a clean stop; a second one interrupts for real."""
-        show = sys.stderr.isatty() if self.verbose is None else self.verbose
-        with _first_interrupt(self), _bar(show) as progress:
+        with _first_interrupt(self), progress_lines(self.verbose) as progress:
             self._progress = progress
             try:
                 yield self
@@ -109,23 +109,6 @@ class _Part(_Silent):
 
     def advance(self, note: str = "") -> None:
         self._other.advance(note)
-
-
-@contextmanager
-def _bar(show: bool) -> Iterator[Any]:
-    if not show:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("[bold]{task.description:<9}"), BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"), TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield progress
 
 
 @contextmanager

@@ -18,13 +18,14 @@ import numpy as np
 from isr.bijections.parameters import Seed, child, jax_keys, on_device, sequence_of
 from isr.tables.whole_files import refuse_unwritable
 from isr.training import checkpoint
-from isr.training.blocks import Blocks
 from isr.training.checkpoint import Progress
 from isr.training.history import History
 from isr.training.loop import (
+    Blocks,
     Data,
     Noise,
     Objective,
+    Orders,
     Phase,
     evaluated_together,
     make_epoch,
@@ -33,7 +34,6 @@ from isr.training.loop import (
     start,
 )
 from isr.training.monitor import Monitor
-from isr.training.orders import Orders
 from isr.training.penalties import AbstractPenalty, SmoothHalfNorm
 
 CHECKPOINT_SECONDS = 10.0

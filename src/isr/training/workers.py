@@ -13,11 +13,23 @@ import joblib
 import numpy as np
 
 from isr.bijections.parameters import Seed, child, sequence_of
+from isr.tables.whole_files import cache_dir
 from isr.tables.workers import all_together
-from isr.training.cache import keep_compiled_programs
 from isr.training.history import History
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Restarts, Schedule, Task, train
+
+LEAST_SECONDS = 0.3
+
+
+def keep_compiled_programs() -> None:
+    """Turn JAX's persistent compilation cache on, unless the user has set one or there is no folder for it."""
+    folder = cache_dir()
+    if folder is None or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+
 
 # Seeds of further shares stand below the run's own, after the places that a population uses itself.
 SHARES = 1000

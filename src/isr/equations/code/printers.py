@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import sympy
@@ -16,16 +17,57 @@ from sympy.printing.codeprinter import CodePrinter, PrintMethodNotImplementedErr
 from sympy.printing.jscode import JavascriptCodePrinter
 from sympy.printing.numpy import JaxPrinter, NumPyPrinter
 
-from isr.equations import functions
-from isr.equations.code.linear import LinearForms, linear_forms, weighed
+from isr.equations import program as programs
 from isr.equations.program import Program
+
+# A sum of fewer weighed variables is as quick term by term.
+_FEWEST_TERMS = 3
+
+
+@dataclass(frozen=True)
+class LinearForms:
+    """Sums that weigh the same variables, side by side: one matrix product gives them all.
+
+    Args:
+        symbols: The variables, in the order of the matrix's columns.
+        rows: The weights of each sum.
+    """
+
+    symbols: tuple[sympy.Symbol, ...]
+    rows: dict[sympy.Expr, list[float]]
+
+
+def linear_forms(program: Program) -> dict[sympy.Expr, LinearForms]:
+    """Return the group each sum of a program belongs to, for sums worth a matrix product.
+
+    Written out term by term, a dense layer takes XLA minutes to compile; as a product, seconds.
+    """
+    groups: dict[tuple[sympy.Symbol, ...], LinearForms] = {}
+    for expression in program.expressions:
+        for total in sorted(expression.atoms(sympy.Add), key=sympy.default_sort_key):
+            weights = dict(pair for pair in map(weighed, total.args) if pair is not None)
+            if len(weights) >= _FEWEST_TERMS:
+                symbols = tuple(sorted(weights, key=lambda s: s.name))
+                row = [weights[s] for s in symbols]
+                groups.setdefault(symbols, LinearForms(symbols, {})).rows[total] = row
+    return {total: forms for forms in groups.values() for total in forms.rows}
+
+
+def weighed(term: Any) -> tuple[sympy.Symbol, float] | None:
+    """Return variable and weight of a term ``number * variable``, ``None`` for any other term."""
+    if term.is_Symbol:
+        return term, 1.0
+    if term.is_Mul and len(term.args) == 2 and term.args[0].is_Number and term.args[1].is_Symbol:
+        return term.args[1], float(term.args[0])
+    return None
+
 
 # Sums are written in groups of this many terms: compilers recurse once per term, and 10,000 terms are too deep.
 _TERMS_IN_A_GROUP = 64
 _LARGEST_INTEGER = 2**31 - 1
 _SQRT2 = sympy.Float(math.sqrt(2.0))
-Phi: Any = functions.Phi
-PhiInverse: Any = functions.PhiInverse
+Phi: Any = programs.Phi
+PhiInverse: Any = programs.PhiInverse
 
 
 def number(value: float) -> str:

@@ -1,9 +1,15 @@
-"""Sources from equations: a plan for each direction, put into the template of the language; some are run here."""
+"""Sources from equations: a plan for each direction, put into a template; Python and JAX are run here.
+
+Names and units stand in comments that cannot break out. The normal distribution function follows W. J. Cody (1969), its
+quantile M. J. Wichura's AS 241 (1988); both hold a relative error below 1e-15 over all doubles they can reach.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +17,138 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import sympy
+from jaxtyping import Float
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from scipy.special import expit, ndtr, ndtri
 
 from isr.bijections.affine import LOG_SQRT_2PI
 from isr.bijections.flow import N_PAD_NODES
-from isr.equations.code.comments import about, comment, text_list
-from isr.equations.code.normal import ratio
 from isr.equations.code.plan import LANGUAGES, Language, Plan, plan, wrapped
 from isr.equations.code.printers import number
+from isr.equations.print.text import legend
 from isr.equations.program import Program
 
 if TYPE_CHECKING:
     from isr.equations.expressions import Expressions
+
+_HOSTILE = {"*/": "* /", "/*": "/ *", "</": "< /", "<!": "< !", "->": "- >", "??": "? ?"}
+
+
+def comment(text: str) -> str:
+    """Return ``text`` as it may stand in a comment of any of the languages: one line that ends nothing.
+
+    Example:
+        >>> comment("a */ b")
+        'a * / b'
+    """
+    line = "".join(c if c.isprintable() else " " for c in text)
+    line = line.replace("\\", "/").replace('"', "'")
+    for hostile, tame in _HOSTILE.items():
+        while hostile in line:
+            line = line.replace(hostile, tame)
+    return re.sub(" +", " ", line).strip()[:200]
+
+
+def text_list(names: Sequence[str]) -> str:
+    """Return names as a list of string literals that Python and JavaScript read alike, safe inside HTML."""
+    return json.dumps(list(names)).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def about(equations: Expressions) -> list[str]:
+    """Return the lines that open a generated source: what it is, and its variables."""
+    if equations.inverse is None:
+        lines = ["Formulas y = f(x), one function per output.", _ORIGIN]
+        remarks = [f"  {comment(line)}" for line in legend(equations.forward, equations.units)]
+        return [*lines, "", "Variables:", *remarks] if remarks else lines
+    if equations.noise:
+        kind = "Joint map f(x) = [y, z] with its inverse and the density of x given y."
+    elif equations.y_names:
+        kind = "Conditional map f(x; y) = z with its inverse and the density of x given y."
+    else:
+        kind = "Map f(x) = z with its inverse and the density of x."
+    lines = [kind, _ORIGIN, "", "Variables:"]
+    lines += [f"  x[{i}]  {_named(equations, name)}" for i, name in enumerate(equations.x_names)]
+    for i, name in enumerate(equations.y_names):
+        sd = equations.noise[i] if equations.noise else None
+        noise = "" if sd is None else f", observed with normal noise of standard deviation {sd!r}"
+        lines.append(f"  y[{i}]  {_named(equations, name)}{noise}")
+    lines.append(f"  the latent has {len(equations.inverse.inputs)} entries: {_latent(equations)}")
+    if equations.n_padding:
+        lines.append(
+            "  the second one belongs to a padding of x by zero, which a coupling of one variable needs"
+        )
+    return lines
+
+
+_ORIGIN = "Written by isr from a fitted model's equations; stands alone."
+
+
+def _named(equations: Expressions, name: str) -> str:
+    unit = equations.units.get(name, "")
+    return comment(f"{name} ({unit})" if unit else name)
+
+
+def _latent(equations: Expressions) -> str:
+    n, n_latent = len(equations.noise), len(equations.forward.outputs)
+    if not n:
+        return "each is standard normal"
+    leading = "the first is y" if n == 1 else f"the first {n} are y"
+    return leading if n == n_latent else f"{leading}, the rest is standard normal"
+
+
+# Coefficients from the highest power down: numerator and denominator of each range.
+RATIOS = {
+    "cdf_centre": (
+        (0.065682337918207449113, 2.2352520354606839287, 161.02823106855587881, 1067.6894854603709582,
+         18154.981253343561249),
+        (1.0, 47.20258190468824187, 976.09855173777669322, 10260.932208618978205, 45507.789335026729956),
+    ),
+    "cdf_middle": (
+        (1.0765576773720192317e-8, 0.39894151208813466764, 8.8831497943883759412, 93.506656132177855979,
+         597.27027639480026226, 2494.5375852903726711, 6848.1904505362823326, 11602.651437647350124,
+         9842.7148383839780218),
+        (1.0, 22.266688044328115691, 235.38790178262499861, 1519.377599407554805, 6485.558298266760755,
+         18615.571640885098091, 34900.952721145977266, 38912.003286093271411, 19685.429676859990727),
+    ),
+    "cdf_tail": (
+        (0.02307344176494017303, 0.21589853405795699, 0.1274011611602473639, 0.022235277870649807,
+         0.001421619193227893466, 2.9112874951168792e-5),
+        (1.0, 1.28426009614491121, 0.468238212480865118, 0.0659881378689285515, 0.00378239633202758244,
+         7.29751555083966205e-5),
+    ),
+    "quantile_centre": (
+        (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
+         13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
+        (5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
+         5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0),
+    ),
+    "quantile_middle": (
+        (7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177, 1.27045825245236838258,
+         3.64784832476320460504, 5.7694972214606914055, 4.6303378461565452959, 1.42343711074968357734),
+        (1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966, 0.14810397642748007459,
+         0.68976733498510000455, 1.6763848301838038494, 2.05319162663775882187, 1.0),
+    ),
+    "quantile_tail": (
+        (2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386, 0.026532189526576123093,
+         0.29656057182850489123, 1.7848265399172913358, 5.4637849111641143699, 6.6579046435011037772),
+        (2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5, 7.868691311456132591e-4,
+         0.0148753612908506148525, 0.13692988092273580531, 0.59983220655588793769, 1.0),
+    ),
+}  # fmt: skip
+
+
+def ratio(name: str, variable: str) -> str:
+    """Return a rational function in Horner form, in brackets."""
+    above, below = RATIOS[name]
+    return f"(({_horner(above, variable)})\n            /({_horner(below, variable)}))"
+
+
+def _horner(coefficients: Sequence[float], variable: str) -> str:
+    text = repr(coefficients[0])
+    for i, coefficient in enumerate(coefficients[1:]):
+        text = f"{f'({text})' if i else text}*{variable} + {coefficient!r}"
+    return text
+
 
 _ALIASES = {"c99": "c", "js": "javascript", "numpy": "python", "py": "python"}
 
@@ -197,3 +323,64 @@ def _run(source: str, names: dict[str, Any]) -> dict[str, Any]:
     """What a source of this module defines. Its names are identifiers of ours; no text of a user stands in it."""
     exec(source, names)  # noqa: S102
     return names
+
+
+_FUNCTIONS: dict[str, Callable] = {
+    "isr_square": np.square,
+    "isr_cube": lambda a: a * a * a,
+    "isr_sigmoid": expit,
+    "isr_phi": ndtr,
+    "isr_phi_inverse": ndtri,
+}
+
+
+def compile_numpy(program: Program) -> Callable:
+    """Return a function of a list of input columns and a list of condition columns: outputs and log-determinant."""
+    from isr.equations.code.sources import numpy_function
+
+    return numpy_function(program, _FUNCTIONS)
+
+
+def evaluate(
+    program: Program,
+    rows: Float[np.ndarray, "n inputs"],
+    y: Float[np.ndarray, "m conditions"] | None = None,
+    *,
+    function: Callable | None = None,
+    parameters: Sequence[float] = (),
+) -> tuple[Float[np.ndarray, "n outputs"], Float[np.ndarray, " n"]]:
+    """Return the outputs and the log-determinants of a program for rows of inputs.
+
+    Args:
+        program: The equations.
+        rows: One column per input.
+        y: One column per condition, as many rows as ``rows`` or a single one; left out without conditions.
+        function: What `compile_numpy` made of the program, to save compiling again.
+        parameters: Values of its last inputs, the same for all rows.
+    """
+    rows = _columns(rows, len(program.inputs) - len(parameters), "the input")
+    given = None
+    if program.conditions:
+        if y is None:
+            raise ValueError(
+                f"these equations read a condition: give y with {len(program.conditions)} columns"
+            )
+        given = _columns(y, len(program.conditions), "y")
+        if len(given) not in (1, len(rows)):
+            raise ValueError(f"y must hold one row or as many as the input ({len(rows)}), got {len(given)}")
+        given = np.broadcast_to(given, (len(rows), given.shape[1])).T
+    with np.errstate(all="ignore"):
+        results, log_det = (function or compile_numpy(program))(
+            [*np.ascontiguousarray(rows.T), *parameters], given
+        )
+    columns = [np.broadcast_to(np.asarray(r, np.float64), len(rows)) for r in (*results, log_det)]
+    return np.stack(columns[:-1], axis=1), columns[-1].copy()
+
+
+def _columns(rows: np.ndarray, width: int, what: str) -> np.ndarray:
+    rows = np.asarray(rows, np.float64)
+    if rows.ndim == 1:
+        rows = rows[None, :] if len(rows) == width and width > 1 else rows[:, None]
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise ValueError(f"{what} must have {width} columns, got an array of shape {rows.shape}")
+    return rows

@@ -9,8 +9,16 @@ from typing import Any
 import sympy
 from sympy.printing.latex import LatexPrinter
 
-from isr.equations.print.labels import GREEK, label_of
-from isr.equations.print.layout import PositiveFirst, as_guard, below_one, broken, number_text, rows_of
+from isr.equations.print.text import (
+    GREEK,
+    PositiveFirst,
+    as_guard,
+    below_one,
+    broken,
+    label_of,
+    number_text,
+    rows_of,
+)
 from isr.equations.program import Program
 
 LINE_WIDTH = 90

@@ -15,6 +15,7 @@ import sympy as sp
 from scipy.optimize import least_squares
 
 SAME = 1e-6  # largest relative difference of numbers that are the same
+STEP = 1e-5  # relative change of a constant that shows its effect
 INDEPENDENT = 1e-6  # part of a constant's effect that those of others do not have
 ENOUGH = 40  # points beyond the range at which both must be finite to count
 MOST_CONSTANTS = 80
@@ -123,8 +124,8 @@ class Template:
 
         def effect(i: int) -> np.ndarray:
             step = np.zeros(n + extra)
-            step[i] = 1e-4
-            return np.nan_to_num((values(step, near) - values(-step, near)) * weight / 2e-4)
+            step[i] = STEP
+            return np.nan_to_num((values(step, near) - values(-step, near)) * weight / (2 * STEP))
 
         chosen = self._independent([effect(i) for i in range(n + extra)], backwards)
 
@@ -201,7 +202,11 @@ class _Free:
         if not power.is_number:
             return sp.Pow(self.scaled(base), self.scaled(power))
         whole = float(power).is_integer()
-        return sp.Pow(
-            base if base.is_Symbol else self.scaled(base),
-            sp.Integer(int(power)) if whole else self.constant(power),
+        # A number before a factor is the same as one before its power.
+        factors = sp.Mul.make_args(base)
+        base = (
+            self.scaled(base)
+            if base.is_Add
+            else sp.Mul(*(f if f.is_number else self.freed(f) for f in factors))
         )
+        return sp.Pow(base, sp.Integer(int(power)) if whole else self.constant(power))

@@ -29,6 +29,8 @@ TANH = x0 * sp.tanh(x1 / 2)
 U = x1 / 2
 PADE = x0 * U * (945 + 105 * U**2 + U**4) / (945 + 420 * U**2 + 15 * U**4)
 SQUARE = (x0 + x1) ** 2
+ARC = sp.sin((x0 - x1) / 2) ** 2 + sp.cos(x0) * sp.cos(x1) * sp.sin(x2 / 5) ** 2
+ANGLE = 2 * sp.asin(sp.sqrt(ARC))
 
 # truth, found, symbolic by SRBench's rule, strict
 PAIRS = {
@@ -67,6 +69,9 @@ PAIRS = {
     "a pole": (COULOMB, COULOMB + 1e-12 * sp.log(x0 - 2), False, False),
     "a guard that never acts": (COULOMB, 0.0795775 * x0 * x1 / sp.Max(0.01, x2) ** 2, True, True),
     "a guard that acts": (COULOMB, 0.0795775 * x0 * x1 / sp.Max(1.5, x2) ** 2, False, False),
+    "one constant 1 % off, deep inside": (ANGLE, 2 * sp.asin(sp.sqrt(ARC.subs(x1, 1.01 * x1))), False, True),
+    "one constant 3 % off, deep inside": (ANGLE, 2 * sp.asin(sp.sqrt(ARC.subs(x1, 1.03 * x1))), False, False),
+    "a root of a negative multiple": (sp.sqrt(4 - x0), 1.01 * sp.sqrt(-x0 * 0.99 + 4), False, True),
     "a size where there is no sign": (COULOMB, sp.Abs(x0) * x1 / (4 * sp.pi * x2**2), True, True),
 }  # fmt: skip
 

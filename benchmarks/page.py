@@ -21,8 +21,8 @@ Row = dict[str, Any]
 # What tells cases apart; whatever else a row holds was measured.
 CASE = (
     "benchmark", "part", "flow", "variant", "cores", "batch_size", "cache", "mixing", "model", "what", "problem",
-    "budget", "method", "family", "formula", "along", "size", "n_blocks", "n_layers", "width", "measure", "mesh",
-    "threads", "engine", "seed",
+    "budget", "method", "family", "formula", "noise", "along", "size", "n_blocks", "n_layers", "width", "measure",
+    "mesh", "threads", "engine", "seed",
 )  # fmt: skip
 
 
@@ -58,7 +58,11 @@ def chosen(rows: Iterable[Row]) -> list[Row]:
         if case not in best or _rank(row) >= _rank(best[case]):
             best[case] = row
     measured = {_without_batch(row) for row in best.values() if "failure" not in row}
-    return [row for row in best.values() if "failure" not in row or _without_batch(row) not in measured]
+
+    def counts(row: Row) -> bool:
+        return "failure" not in row or row.get("formula") is not None or _without_batch(row) not in measured
+
+    return [row for row in best.values() if counts(row)]
 
 
 def _rank(row: Row) -> tuple[bool, bool]:

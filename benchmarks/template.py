@@ -47,9 +47,12 @@ def _evaluated(function: Any, arguments: Any, n: int) -> np.ndarray:
 
 
 def scale(values: np.ndarray) -> np.ndarray:
-    """Return what differences are weighed against: the size of each value and a typical one."""
-    size = np.abs(values)
-    return size + np.median(size) + np.finfo(float).tiny
+    """Return what differences are weighed against: the size of each value and the spread of all.
+
+    The spread is that of the middle nine tenths, which a pole does not reach.
+    """
+    low, middle, high = np.quantile(values, (0.05, 0.5, 0.95)) if len(values) else (0.0, 0.0, 0.0)
+    return np.abs(values) + max(high - low, abs(middle)) / 3 + np.finfo(float).tiny
 
 
 def agree(mine: Values, true: Values) -> bool:

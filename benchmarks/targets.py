@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 Row = dict[str, Any]
@@ -91,11 +92,34 @@ def _ratio(peer: float | None, ours: float | None) -> float | None:
     return None if peer is None or ours is None else peer / ours
 
 
+def laws_found(family: str, noise: float) -> Callable[[list[Row]], float | None]:
+    """Return how many formulas of a list `isr.LawRegressor` finds, constants within 2 %, as a mean over seeds."""
+
+    def value(rows: list[Row]) -> float | None:
+        tried = [r for r in rows if r.get("method") == "isr LawRegressor" and r["benchmark"] == "laws"]
+        mine = [r for r in tried if (r["family"], r["noise"]) == (family, noise)]
+        seeds = {r["seed"] for r in mine}
+        return sum(bool(r.get("strict")) for r in mine) / len(seeds) if seeds else None
+
+    return value
+
+
+def law_seconds(choose: Callable[[list[float]], float]) -> Callable[[list[Row]], float | None]:
+    """Return the processor time of `isr.LawRegressor` on Feynman's formulas, all noise levels, median or most."""
+
+    def value(rows: list[Row]) -> float | None:
+        mine = matching(rows, benchmark="laws", family="feynman", method="isr LawRegressor")
+        return choose([r["fit_cpu_seconds"] for r in mine]) if mine else None
+
+    return value
+
+
 MANY_KERNELS = "see *Distance to the machine's limit*"
 LARGE_BATCHES = (
     "over many rows arithmetic counts, and isr's is within three times its bound; the peer's own time differs from run "
     "to run by up to a factor of two (FrEIA's draws 2.6 to 4.8 s, see the rows)"
 )
+OTHER_FORMS = "what is found instead stands under *Laws found*"
 
 TARGETS = (
     Target("training step, batch 100, cISR against the same in PyTorch eager", 50,
@@ -127,4 +151,16 @@ TARGETS = (
             ("FrEIA", "FrEIA cINN", 10), ("FlowJAX", "FlowJAX coupling", 2), ("sbi", "sbi MAF", 10),
         )
     ),
+    *(
+        Target(f"laws found, {name}, noise {noise:g}", goal, laws_found(family, noise), OTHER_FORMS, unit=f"of {n}")
+        for name, family, n, goals in (
+            ("Feynman's lectures", "feynman", 63, {0.0: 63, 0.01: 58, 0.1: 40}),
+            ("blind", "blind", 40, {0.0: 34, 0.01: 30}),
+            ("Strogatz's systems", "strogatz", 14, {0.0: 13, 0.01: 10}),
+        )
+        for noise, goal in goals.items()
+    ),
+    Target("processor time of a law of the lectures, median", 2, law_seconds(median), OTHER_FORMS, at_most=True,
+           unit="s"),
+    Target("the same, most", 60, law_seconds(max), OTHER_FORMS, at_most=True, unit="s"),
 )  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import laws
+import page
 from formulas import family
 from isr.paper import records
 
@@ -40,6 +41,38 @@ def test_a_summary_counts_by_method_family_and_noise():
         "most_cpu": 4.0, "failed": 1,
     }  # fmt: skip
     assert second["noise"] == 0.1
+
+
+def law(formula, noise=0.0, **more):
+    return {
+        "benchmark": "laws", "family": "strogatz", "formula": formula, "method": "isr LawRegressor", "noise": noise,
+        "seed": 0, "quick": False, "commit": "abc", "machine": "one",
+    } | more  # fmt: skip
+
+
+FOUND = {"strict": True, "symbolic": True, "r2": 1.0, "fit_cpu_seconds": 1.5, "found": "x0"}
+MISSED = {"strict": False, "symbolic": False, "r2": 0.9, "fit_cpu_seconds": 3.5, "found": "x0 + | x1"}
+
+
+def test_the_page_tells_what_is_found_what_is_missed_and_what_was_found_instead(tmp_path):
+    rows = [
+        law("vdp1", **FOUND), law("vdp2", **MISSED), law("lv1", failure="not done after 60 s"),
+        law("vdp1", 0.1, **FOUND | {"strict": False}), law("vdp1", method="pyoperon", **MISSED),
+    ]  # fmt: skip
+    text = page.render(page.chosen(rows), tmp_path, "figures")
+    assert "| strogatz | 0 | isr LawRegressor | 1 of 3 | 1 of 3 | 1 of 3 | 2.5 | 3.5 | 1 |" in text
+    assert "| formula | LawRegressor, 0 | LawRegressor, 0.1 | pyoperon, 0 |" in text
+    assert "| vdp1 | ✓ | (✓) | – |" in text
+    assert "| lv1 | – |  |  |" in text
+    assert "| strogatz | vdp2 | 0 | 0.9 | `x0 + \\| x1` |" in text
+    assert "| laws found, Strogatz's systems, noise 0 | ≥ 13 of 14 | 1 of 14 | **falls short**" in text
+    assert "| laws found, blind, noise 0 | ≥ 34 of 40 |  | not measured |" in text
+
+
+def test_a_fit_that_failed_counts_beside_those_that_did_not():
+    failed = law("lv1", failure="not done after 60 s")
+    assert page.chosen([failed, law("vdp1", **FOUND)])[0] == failed
+    assert page.chosen([failed, law("lv1", **FOUND)]) == [law("lv1", **FOUND)]
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ from isr.cli.options import Json
 from isr.cli.output import say_filled
 
 BENCHMARKS = (
-    "training_step", "machine_limit", "restarts", "sampling", "equal_time", "constants", "symbolic", "posthoc",
-    "growth", "normal_modes", "report_explorer",
+    "training_step", "machine_limit", "restarts", "sampling", "equal_time", "constants", "symbolic", "laws",
+    "posthoc", "growth", "normal_modes", "report_explorer",
 )  # fmt: skip
 """What can be measured, each a script of that name."""
 

@@ -353,7 +353,7 @@ SECTIONS = (
         "same formula, every constant within 2 %, by numbers inside the range and far outside; *SRBench* its "
         "symbolic solution, with constants rounded to three decimals equal but for an added constant or a constant "
         "factor. R² is that of held-out rows without noise. Times are processor seconds on one core; fits share a "
-        "process, so imports are not in them. Peers have 20 s for each formula, which pyoperon and gplearn use up; "
+        "process, so imports are not in them. Peers have about 10 s for each formula; "
         "pyoperon's model is chosen from its front by BIC. Everyone has the functions that the formulas take, as "
         "listed in `benchmarks/peers`. Where no Julia is installed PySR cannot run; published for it, by SRBench's "
         "rule on all 119 formulas with 8 hours for each: 61.3 % without noise and 54.2 % at 0.01, and on Strogatz's "

@@ -86,6 +86,9 @@ def gplearn(
     return _parsed(str(best), meaning | named), best.execute
 
 
+PROBE = 20_000
+
+
 def pyoperon(
     x: np.ndarray,
     y: np.ndarray,
@@ -99,7 +102,8 @@ def pyoperon(
     """pyoperon with local search of constants and its default budget; the model is chosen from its front by BIC.
 
     Its default, description length, takes the noise of y as 1 unless told, and then passes over exact models. Its
-    budget counts evaluations, not time, so that a busy machine does not end its search, unless ``seconds`` are given.
+    budget counts evaluations, not time, so that a busy machine does not end its search; how many go into ``seconds`` a
+    short search tells.
 
     Args:
         x: Inputs.
@@ -108,17 +112,26 @@ def pyoperon(
         seed: Of the search.
         quick: Whether a tenth of the budget will do.
         noise: Errors of y below which none counts as smaller.
-        seconds: Wall time of the search, in place of the budget.
+        seconds: Processor time in place of the budget.
     """
     from pyoperon.sklearn import SymbolicRegressor
 
     x, y = np.array(x), np.array(y)  # its binding takes no read-only arrays
-    model = SymbolicRegressor(
-        allowed_symbols="add,sub,mul,div,exp,log,sin,cos,tanh,sqrt,square,constant,variable",
-        optimizer_iterations=5, max_length=30, random_state=seed, n_threads=1, objectives=["r2", "length"],
-        max_evaluations=10**9 if seconds else 100_000 if quick else 1_000_000,
-        generations=10**6 if seconds else 1000, max_time=int(seconds) if seconds else None,
-    ).fit(x, y)  # fmt: skip
+
+    def searched(n_evaluations: int) -> Any:
+        return SymbolicRegressor(
+            allowed_symbols="add,sub,mul,div,exp,log,sin,cos,tanh,sqrt,square,constant,variable",
+            optimizer_iterations=5, max_length=30, random_state=seed, n_threads=1, objectives=["r2", "length"],
+            max_evaluations=n_evaluations, generations=10**6 if seconds else 1000,
+        ).fit(x, y)  # fmt: skip
+
+    n_evaluations = 100_000 if quick else 1_000_000
+    if seconds is not None:
+        began = time.process_time()
+        searched(PROBE)
+        spent = time.process_time() - began
+        n_evaluations = max(PROBE, round(PROBE * (seconds / spent - 1)))
+    model = searched(n_evaluations)
     rounding = float(np.finfo(np.float32).eps * np.sqrt(np.mean(y**2)))
     front = [(p["mean_squared_error"], p["tree"].CoefficientsCount, p["tree"]) for p in model.pareto_front_]
     tree = by_bic(front, n=len(y), noise=max(noise, rounding))[2]

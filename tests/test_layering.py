@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "training": {"tables", "bijections"},
     "formulas": {"tables", "bijections", "equations"},
     "equations": {"tables", "bijections"},
-    "storage": {"tables", "bijections", "equations", "posterior"},
+    "storage": {"tables", "bijections", "equations", "formulas", "posterior"},
     "posterior": {"tables", "bijections", "training", "formulas", "equations"},
     "estimators": LIBRARY,
     "report": LIBRARY | {"estimators"},

@@ -161,7 +161,7 @@ def test_loading_in_a_fresh_process_needs_no_training_code(tmp_path):
         "saved = isr.load(sys.argv[1])\n"
         "np.save(sys.argv[2], saved.sample(5, seed=3))\n"
         "print(saved.expressions)\n"
-        "heavy = ('isr.training', 'isr.formulas', 'isr.estimators', 'optax', 'matplotlib', 'arviz', 'numba')\n"
+        "heavy = ('isr.training', 'isr.formulas.refit', 'isr.estimators', 'optax', 'matplotlib', 'arviz', 'numba')\n"
         "print('LOADED', [m for m in sys.modules if m in heavy])\n"
     )
     done = subprocess.run(

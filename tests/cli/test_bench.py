@@ -11,8 +11,11 @@ def folder(tmp_path, monkeypatch):
     place = tmp_path / "benchmarks"
     place.mkdir()
     (place / "harness.py").touch()
-    (place / "restarts.py").write_text("import sys; open(sys.argv[-1], 'w').write('{}')")
-    (place / "growth.py").write_text("raise SystemExit(3)")
+    usage = "'python benchmarks/{}.py [--quick] [--out rows.jsonl]'\n"
+    (place / "restarts.py").write_text(
+        usage.format("restarts") + "import sys; open(sys.argv[-1], 'w').write('{}')"
+    )
+    (place / "growth.py").write_text(usage.format("growth") + "raise SystemExit(3)")
     (place / "page.py").write_text("import sys; open(sys.argv[-1], 'w').write('# page')")
     monkeypatch.setattr(bench, "benchmarks_folder", lambda: place)
     monkeypatch.setattr(bench, "missing_peers", lambda: ["FrEIA", "sbi"])
@@ -38,7 +41,7 @@ def test_a_script_that_fails_does_not_hide_the_others(run, folder, tmp_path):
 def test_an_unknown_name_is_told_with_those_known(run):
     outcome = run("bench", "speed")
     assert outcome.code == 2
-    assert "unknown benchmark 'speed'; known: training_step, machine_limit" in outcome.err
+    assert "unknown benchmark 'speed'; known: constants, equal_time, growth" in outcome.err
 
 
 def test_without_a_clone_the_command_says_where_benchmarks_are(run, monkeypatch, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 import isr
 from isr.cli import app, main
 from isr.estimators.pipeline import Trained
+from isr.native import status
 
 
 def run(capsys, *arguments):
@@ -34,7 +35,7 @@ def failing_demo(monkeypatch):
 
 
 def test_version_is_printed(capsys):
-    assert run(capsys, "--version") == (0, f"isr {isr.__version__}\n", "")
+    assert run(capsys, "--version") == (0, f"isr {isr.__version__} ({status()})\n", "")
 
 
 def test_help_lists_the_commands(capsys):
@@ -142,7 +143,7 @@ def test_the_module_runs_as_a_program():
     done = subprocess.run(
         [sys.executable, "-m", "isr.cli", "--version"], capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"isr {isr.__version__}\n"
+    assert done.stdout == f"isr {isr.__version__} ({status()})\n"
 
 
 def test_the_shell_can_complete_commands_and_methods():

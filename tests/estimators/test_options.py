@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import isr
+from isr.bijections.coupling import Affine
 
 ESTIMATORS = [isr.SymbolicFlow, isr.ISR, isr.ConditionalISR, isr.EQLRegressor]
 
@@ -13,6 +14,11 @@ ESTIMATORS = [isr.SymbolicFlow, isr.ISR, isr.ConditionalISR, isr.EQLRegressor]
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_no_estimator_has_more_than_twelve_options(estimator):
     assert len(estimator().get_params(deep=False)) <= 12
+
+
+def test_what_a_coupling_does_can_be_chosen_for_flows_and_surrogates():
+    for estimator in (isr.SymbolicFlow, isr.ISR):
+        assert estimator(transformer=Affine(1.5))._architectures(2)[0].couplings == Affine(1.5)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_an_option_of_training_that_an_estimator_cannot_use_is_refused(model, me
 
 def test_nested_options_are_set_and_cloned_whatever_training_was():
     for training in (None, "quick", isr.Training(penalty=None)):
-        model = isr.ISR(training=training, condenser=isr.Condenser(3)).set_params(
+        model = isr.ConditionalISR(training=training, condenser=isr.Condenser(3)).set_params(
             training__n_restarts=5, condenser__kind="linear"
         )
         copy = clone(model)

@@ -1,11 +1,8 @@
 """Small models that reports are written about, by name; none is trained."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 
 from isr.bijections.affine import Bounded, Standardise
 from isr.bijections.build import Architecture, build_flow
@@ -15,7 +12,7 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.networks import EQL
 from isr.problems import kinematics
-from isr.report import Calibration, FrontPoint, gather
+from isr.report import Calibration, gather
 from isr.storage import Bundle
 
 SHAPE = Architecture(n_blocks=2, n_layers=1)
@@ -54,17 +51,17 @@ def arm_flow(shape=SHAPE):
 def arm():
     """A conditional model with everything a report can show."""
     x, y = kinematics.sample(300, random_state=0)
-    bundle = Bundle(
-        arm_flow(), kinematics.X_NAMES, kinematics.Y_NAMES, {"angle1": "rad"}, kind="ConditionalISR"
-    )
     rng = np.random.default_rng(0)
     calibration = Calibration.of(rng.normal(size=(80, 4)), rng.normal(size=(80, 50, 4)), kinematics.X_NAMES)
     history = {"epoch": [1, 2, 3, 4], "phase": ["warm up", "warm up", "refit", "refit"],
                "train": [3.0, 2.0, 1.5, 1.4], "held_out": [3.1, 2.2, 1.7, 1.6]}  # fmt: skip
-    data = gather(
+    bundle = Bundle(
+        arm_flow(), kinematics.X_NAMES, kinematics.Y_NAMES, {"angle1": "rad"}, kind="ConditionalISR",
+        metadata={"history": history},
+    )  # fmt: skip
+    return gather(
         bundle, data=(x, y), title="An arm", calibration=calibration, provenance={"command": "isr fit"}
     )
-    return replace(data, history=pd.DataFrame(history))
 
 
 def joint():
@@ -79,16 +76,13 @@ def joint():
 
 
 def density():
-    """A density with a front of three models, the exact Banana in the middle."""
-    laws = [build_flow(jax.random.key(k), 2, architecture=SHAPE) for k in range(2)]
-    front = (
-        FrontPoint(8, 3.9, 2, model=laws[0]),
-        FrontPoint(14, 3.53, 3, chosen=True, model=banana_law()),
-        FrontPoint(60, 3.52, 20, text="z1 = something <long>"),
-    )
+    """A density with a front of three models, the exact Banana in the middle; of the last the figures alone."""
+    front = {"complexity": [8, 14, 60], "nll": [3.9, 3.53, 3.52], "n_parameters": [2, 3, 20],
+             "chosen": [False, True, False]}  # fmt: skip
+    others = {"front 0": build_flow(jax.random.key(0), 2, architecture=SHAPE)}
     rows = np.random.default_rng(0).normal(size=(200, 2))
-    data = gather(Bundle(banana_law(), ("x0", "x1"), kind="SymbolicFlow"), data=rows)
-    return replace(data, front=front)
+    bundle = Bundle(banana_law(), ("x0", "x1"), kind="SymbolicFlow", metadata={"front": front}, others=others)
+    return gather(bundle, data=rows)
 
 
 def padded():
@@ -118,8 +112,9 @@ def law():
     tree = ("add", ("constant", 0), ("mul", ("constant", 1), ("call", "sin2pi", ("input", 0))))
     formulas = Formulas(jnp.array([0.25, 1.5]), (tree,), stack=1, n_inputs=1)
     x = np.linspace(-1, 1, 50)[:, None]
-    data = gather(Bundle(formulas, ("t",), kind="EQLRegressor"), data=(x, 0.25 + 1.5 * np.sin(2 * np.pi * x)))
-    return replace(data, errors=np.array([0.01, np.nan]))
+    constants = {"errors": np.array([0.01, np.nan])}
+    bundle = Bundle(formulas, ("t",), kind="EQLRegressor", metadata={"constants": constants})
+    return gather(bundle, data=(x, 0.25 + 1.5 * np.sin(2 * np.pi * x)))
 
 
 PAGES = {
@@ -145,9 +140,9 @@ def hostile():
     """Every text a user can give tries to run."""
     flow = build_flow(jax.random.key(1), 4, condition_dim=2, architecture=SHAPE)
     units = {HOSTILE[0]: "</style><script>window.hacked=7</script>"}
-    bundle = Bundle(flow, HOSTILE[:4], HOSTILE[4:], units, kind=HOSTILE[1], metadata={"status": HOSTILE[0]})
+    front = {"complexity": [3, 5], "nll": [2.0, 1.0], "n_parameters": [1, 2], "chosen": [True, False]}
+    history = {"phase": list(HOSTILE[:2]), "train": [2.0, 1.0]}
+    known = {"status": HOSTILE[0], "front": front, "history": history}
+    bundle = Bundle(flow, HOSTILE[:4], HOSTILE[4:], units, kind=HOSTILE[1], metadata=known)
     x, y = kinematics.sample(50, random_state=0)
-    data = gather(bundle, data=(x, y), title=HOSTILE[0], checks=False, provenance={HOSTILE[1]: HOSTILE[2]})
-    front = (FrontPoint(3, 2.0, 1, model=flow), FrontPoint(5, 1.0, 2, chosen=True, text=HOSTILE[0]))
-    history = pd.DataFrame({"phase": list(HOSTILE[:2]), "train": [2.0, 1.0]})
-    return replace(data, front=front, history=history)
+    return gather(bundle, data=(x, y), title=HOSTILE[0], checks=False, provenance={HOSTILE[1]: HOSTILE[2]})

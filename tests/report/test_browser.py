@@ -96,27 +96,27 @@ def test_draws_and_mode_are_those_of_the_model(open_page, name):
     page, data = open_page(name)
     found = shown_draws(page)
     assert found["n"] == 5000
-    expected = drawn_by(data.model, found["noise"], found["y"])
+    expected = drawn_by(data.bundle.model, found["noise"], found["y"])
     assert_allclose(found["x"], expected, rtol=1e-9, atol=1e-9)
     # The mode is the densest point, and its density the model's.
     y = None if found["y"] is None else np.asarray(found["y"])
     assert_allclose(
-        found["density"], data.model.log_prob(np.array([found["mode"]]), y)[0], rtol=1e-9, atol=1e-9
+        found["density"], data.bundle.model.log_prob(np.array([found["mode"]]), y)[0], rtol=1e-9, atol=1e-9
     )
-    ordinary = np.linalg.norm(found["noise"], axis=1) < reach(data.model.bijection.dim)
-    assert found["density"] >= np.max(data.model.log_prob(found["x"][ordinary], y)) - 1e-9
+    ordinary = np.linalg.norm(found["noise"], axis=1) < reach(data.bundle.model.bijection.dim)
+    assert found["density"] >= np.max(data.bundle.model.log_prob(found["x"][ordinary], y)) - 1e-9
 
 
 @pytest.mark.parametrize("name", ["arm", "joint", "bounded"])
 def test_the_mode_is_the_one_python_gives(open_page, name):
     page, data = open_page(name)
     found = shown_draws(page)
-    assert_allclose(found["mode"], Posterior(data.model, found["y"]).map(), atol=1e-5)
+    assert_allclose(found["mode"], Posterior(data.bundle.model, found["y"]).map(), atol=1e-5)
 
 
 def test_a_mode_that_is_a_spike_is_told_in_words(open_page):
     page, data = open_page("spiked")
-    posterior = Posterior(data.model, [0.0], x_names=data.x_names)
+    posterior = Posterior(data.bundle.model, [0.0], x_names=data.bundle.x_names)
     assert "bound of angle" in posterior.map_note
     assert page.locator("#map-note").inner_text() == f"No densest point: {posterior.map_note}."
     assert page.locator("#summary-body tr:nth-child(2) td").all_inner_texts()[0] == "–"
@@ -164,7 +164,7 @@ def test_a_number_typed_is_the_number_used(open_page):
     settle(page)
     found = shown_draws(page)
     assert found["y"][1] == 1.234567
-    assert_allclose(found["x"], drawn_by(data.model, found["noise"], found["y"]), rtol=1e-9, atol=1e-9)
+    assert_allclose(found["x"], drawn_by(data.bundle.model, found["noise"], found["y"]), rtol=1e-9, atol=1e-9)
     assert_allclose(float(page.locator("#slider-1").input_value()), 1.234567)
 
 
@@ -264,7 +264,7 @@ def test_new_draws_differ_and_more_can_be_had(open_page):
     settle(page)
     found = shown_draws(page)
     assert found["x"].shape == (20_000, 4)
-    assert_allclose(found["x"], drawn_by(data.model, found["noise"], found["y"]), rtol=1e-9, atol=1e-9)
+    assert_allclose(found["x"], drawn_by(data.bundle.model, found["noise"], found["y"]), rtol=1e-9, atol=1e-9)
 
 
 def test_draws_are_saved_as_they_are(open_page, tmp_path):
@@ -290,9 +290,9 @@ def test_a_latent_moves_its_point(open_page):
     page.locator("#field-1").fill("-0.5")
     settle(page)
     point = page.evaluate("[...isrReport.explorer.draws.point]")
-    assert_allclose(point, data.model.inverse(np.array([[1.0, -0.5]]))[0][0], rtol=1e-9)
+    assert_allclose(point, data.bundle.model.inverse(np.array([[1.0, -0.5]]))[0][0], rtol=1e-9)
     density = float(page.locator("#density").inner_text().split()[-1].replace("−", "-"))
-    assert_allclose(density, data.model.log_prob(np.array([point]))[0], atol=1e-3)
+    assert_allclose(density, data.bundle.model.log_prob(np.array([point]))[0], atol=1e-3)
 
 
 def test_choosing_a_point_of_the_front_shows_its_equations(open_page):
@@ -325,7 +325,7 @@ def test_choosing_a_point_of_the_front_shows_its_equations(open_page):
 
 def test_copy_buttons_copy_the_sources(open_page):
     page, data = open_page("arm", permissions=["clipboard-read", "clipboard-write"])
-    expressions = extract(data.model, data.x_names, data.y_names, data.units)
+    expressions = extract(data.bundle.model, data.bundle.x_names, data.bundle.y_names, data.bundle.units)
     for name, text in (("Python", expressions.code("python")), ("C", expressions.code("c"))):
         page.locator(f"[data-copy={name}]").click()
         until(page, f"document.getElementById('copied').textContent.startsWith('{name} ')", "the copy")

@@ -192,7 +192,7 @@ def test_standard_errors_are_shown_where_they_are_known(page_of):
 
 def test_sources_to_copy_are_those_of_the_expressions(elements):
     sources = json.loads(elements("density").scripts[0])["sources"]
-    expressions = extract(PAGES["density"]().model, ["x0", "x1"])
+    expressions = extract(PAGES["density"]().bundle.model, ["x0", "x1"])
     assert sources["Python"]["text"] == expressions.code("python")
     assert sources["C"]["text"] == expressions.code("c")
     assert expressions.latex("forward") in sources["LaTeX"]["text"]
@@ -203,7 +203,7 @@ def test_sources_of_a_regressor_run():
     sources = json.loads(Elements(render(law())).scripts[0])["sources"]
     names = {}
     exec(sources["Python"]["text"], names)  # noqa: S102
-    assert sources["C"]["text"] == extract(law().model, ["t"]).code("c")
+    assert sources["C"]["text"] == extract(law().bundle.model, ["t"]).code("c")
     assert_allclose(names["y"](0.1), 0.25 + 1.5 * np.sin(0.2 * np.pi))
     assert "double y(double t)" in sources["C"]["text"]
     assert "det J" not in sources["LaTeX"]["text"]
@@ -231,9 +231,9 @@ def test_the_arm_is_known_by_its_names_in_any_order_or_by_the_scene():
 
 def test_contents_may_be_put_together_by_hand():
     x, y = kinematics.sample(40, random_state=0)
-    page = render(ReportData(arm_flow(), x_names=kinematics.X_NAMES, y_names=kinematics.Y_NAMES, x=x, y=y))
+    page = render(ReportData(Bundle(arm_flow(), kinematics.X_NAMES, kinematics.Y_NAMES), x=x, y=y))
     assert "Posterior, live" in page
-    assert render(ReportData(None)).count("<section") == 1
+    assert render(ReportData(Bundle(None))).count("<section") == 1
 
 
 def test_rows_that_are_no_numbers_are_left_out():
@@ -261,10 +261,11 @@ def test_a_saved_model_gives_its_figures_along_the_front(tmp_path):
         Bundle(flow, metadata={"front": front, "seed": 7, "status": "converged"}), tmp_path / "model.isr"
     )
     data = gather(path, checks=False)
-    assert [(p.complexity, p.loss, p.n_constants, p.chosen) for p in data.front] == [
-        (3, 2, 1, False),
-        (9, 1, 4, True),
+    assert [(p.complexity, p.held_out_nats, p.n_constants) for p in data.bundle.points] == [
+        (3, 2, 1),
+        (9, 1, 4),
     ]
+    assert data.bundle.chosen == 1
     assert data.provenance["seed"] == "7"
     page = render(data)
     assert "The equations of this model were not saved." in page
@@ -275,7 +276,7 @@ def test_an_existing_file_is_kept_unless_it_may_be_replaced(tmp_path):
     path = tmp_path / "report.html"
     path.write_text("mine")
     with pytest.raises(FileExistsError, match="choose another name or pass overwrite=True"):
-        write_report(ReportData(None), path, overwrite=False)
+        write_report(ReportData(Bundle(None)), path, overwrite=False)
     assert path.read_text() == "mine"
 
 
@@ -287,7 +288,11 @@ REFUSED = [
         "4 variables in x, .* 3 columns",
     ),
     (lambda: gather(arm_flow(), data=(np.zeros((5, 4)), np.zeros((4, 2)))), ValueError, "5 rows and y has 4"),
-    (lambda: gather(law().model, data=(np.zeros((5, 1)), np.zeros(4))), ValueError, "5 rows and y has 4"),
+    (
+        lambda: gather(law().bundle.model, data=(np.zeros((5, 1)), np.zeros(4))),
+        ValueError,
+        "5 rows and y has 4",
+    ),
     (lambda: gather(arm_flow(), y_star=[1.0]), ValueError, "y_star must have 2 entries, got 1"),
     (
         lambda: render(gather(arm_flow(), checks=False, scene="moon")),

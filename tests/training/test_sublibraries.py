@@ -6,7 +6,7 @@ import pytest
 import sympy
 
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.coupling import Coupling
+from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.networks import build_eql
 from isr.bijections.parameters import flatten
 from isr.formulas.canonical import functions_in, network_expressions
@@ -63,9 +63,30 @@ def test_without_a_skip_only_functions_are_held_back():
     assert found == [{"exp", "sin"}, set(), {"exp"}, {"sin"}, {"exp", "sin"}]
 
 
-def _ways(n_blocks, n):
+class ShiftFirst(Affine):
+    """The affine transformer with its parameters the other way round."""
+
+    names = ("t", "s")
+
+    def constrained(self, *raw):
+        return super().constrained(*raw[::-1])[::-1]
+
+    def forward(self, u, *parameters):
+        return super().forward(u, *parameters[::-1])
+
+    def inverse(self, v, *parameters):
+        return super().inverse(v, *parameters[::-1])
+
+
+class ScaleAlone(Affine):
+    """The affine transformer, which does not say that a parameter only shifts."""
+
+    shifts = ()
+
+
+def _ways(n_blocks, n, transformer=None):
     """Which half each restart's couplings change by the other, and whether a scale is among it."""
-    shape = Architecture(n_blocks=n_blocks, n_layers=2, library=LIBRARY, skip=True)
+    shape = Architecture(n_blocks, 2, library=LIBRARY, skip=True, transformer=transformer)
     flow = build_flow(jax.random.key(0), 2, architecture=shape)
     vector, restore = flatten(flow)
     rows = np.random.default_rng(0).normal(size=(5, 2))
@@ -86,6 +107,11 @@ def test_restarts_of_one_coupling_may_shift_or_change_one_half_or_all():
         (True, False, True),
     )
     assert _ways(1, 9) == [everything, *[shift, second, first, everything] * 2]
+
+
+def test_which_parameter_shifts_is_what_the_transformer_says():
+    assert _ways(1, 9, ShiftFirst(2.0)) == _ways(1, 9)
+    assert (True, True, False) not in _ways(1, 9, ScaleAlone(2.0))
 
 
 def test_restarts_of_several_couplings_may_shift_or_do_all():

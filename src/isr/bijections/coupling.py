@@ -32,6 +32,8 @@ class AbstractTransformer(eqx.Module):
 
     names: ClassVar[tuple[str, ...]]
     """What equations call the parameters, in the order in which the subnetworks give them."""
+    shifts: ClassVar[tuple[str, ...]] = ()
+    """Those that only move a variable; some restarts of a fit may use these alone."""
 
     @abstractmethod
     def constrained(self, *raw: Numbers) -> tuple[Numbers, ...]:
@@ -67,6 +69,7 @@ class Affine(AbstractTransformer):
     clamp: float | None = eqx.field(static=True, default=None)
 
     names: ClassVar[tuple[str, ...]] = ("s", "t")
+    shifts: ClassVar[tuple[str, ...]] = ("t",)
 
     def __check_init__(self) -> None:
         if self.clamp is not None and not self.clamp > 0:

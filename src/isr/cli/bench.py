@@ -14,17 +14,11 @@ import typer
 from isr.cli.options import Json
 from isr.cli.output import say_filled
 
-BENCHMARKS = (
-    "training_step", "machine_limit", "restarts", "sampling", "equal_time", "constants", "symbolic", "laws",
-    "posthoc", "growth", "normal_modes", "report_explorer",
-)  # fmt: skip
-"""What can be measured, each a script of that name."""
-
 
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help=f"Which ones; all when left out: {', '.join(BENCHMARKS)}."),
+        typer.Argument(metavar="[NAME]...", help="Which scripts, such as training_step; all when left out."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short look: all within five minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for rows (JSON) and the page made of them.")] = Path(
@@ -36,11 +30,12 @@ def bench(
 
     Example: isr bench training_step --quick --out /tmp/benchmarks
     """
-    chosen = list(names or BENCHMARKS)
-    for name in chosen:
-        if name not in BENCHMARKS:
-            raise ValueError(f"unknown benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
     folder, page = benchmarks_folder(), out / "benchmarks.md"
+    known = benchmarks_in(folder)
+    chosen = list(names or known)
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"unknown benchmark {name!r}; known: {', '.join(known)}")
     lacking = missing_peers()
     if lacking:
         typer.echo(
@@ -75,6 +70,13 @@ def benchmarks_folder() -> Path:
         "there is no folder of benchmarks: they come with the repository, not with the installed package; run this "
         "command inside a clone"
     )
+
+
+def benchmarks_in(folder: Path) -> list[str]:
+    """Return the scripts that measure isr beside its peers: those that take the options this command gives."""
+    usage = "python benchmarks/{}.py [--quick] [--out rows.jsonl]"
+    scripts = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
+    return [name for name, text in scripts.items() if usage.format(name) in text and name != "cluster_costs"]
 
 
 def missing_peers() -> list[str]:

@@ -59,14 +59,11 @@ def errors_of(bundle: Bundle) -> dict[float, float]:
 
 def front_of(bundle: Bundle) -> list[dict[str, Any]]:
     """Return complexity, loss, number of constants and choice of each model of the front, from simple to complex."""
-    front = bundle.front
-    if front is None:
-        return []
-    rows = front.assign(**{name: 0 for name in ("n_parameters", "chosen") if name not in front})
+    names = ("complexity", "nll", "n_parameters", "chosen")
     return [
-        {"complexity": r["complexity"], "nll": r["nll"], "n_parameters": r["n_parameters"], "chosen": bool(r["chosen"])}
-        for r in rows.to_dict("records")
-    ]  # fmt: skip
+        dict(zip(names, (p.complexity, p.held_out_nats, p.n_constants, i == bundle.chosen), strict=True))
+        for i, p in enumerate(bundle.points)
+    ]
 
 
 def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:

@@ -37,7 +37,9 @@ MEANINGS = {
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"isr {__version__}")
+        from isr.native import status
+
+        typer.echo(f"isr {__version__} ({status()})")
         raise typer.Exit
 
 

@@ -6,7 +6,6 @@ from isr.equations.expressions import Expressions, extract
 from isr.equations.program import (
     Assignment,
     Block,
-    Composed,
     ExpressionTooLarge,
     Phi,
     PhiInverse,
@@ -19,7 +18,6 @@ __all__ = [
     "Assignment",
     "Block",
     "CheckResult",
-    "Composed",
     "ExpressionTooLarge",
     "Expressions",
     "Phi",

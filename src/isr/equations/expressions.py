@@ -28,7 +28,6 @@ from isr.tables.names import symbol_names
 
 if TYPE_CHECKING:
     from isr.equations.code import JaxFunctions
-    from isr.equations.program import Composed
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class Expressions(Sequence):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
-    def composed(self, direction: str = "forward", *, max_operations: float = 1000) -> Composed:
+    def composed(self, direction: str = "forward", *, max_operations: float = 1000) -> Program:
         """Return one direction without intermediates: each output and the log-determinant in the inputs alone.
 
         Args:

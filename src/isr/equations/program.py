@@ -265,27 +265,8 @@ class ExpressionTooLarge(ValueError):
     """The composed closed form would be too large to read."""
 
 
-@dataclass(frozen=True)
-class Composed:
-    """One direction in closed form.
-
-    Args:
-        inputs: The variables that go in.
-        conditions: The observations read besides.
-        outputs: Each output in inputs and conditions alone.
-        log_det: The log-determinant, likewise.
-        output_symbols: The names of the outputs.
-    """
-
-    inputs: tuple[sympy.Symbol, ...]
-    conditions: tuple[sympy.Symbol, ...]
-    outputs: tuple[sympy.Expr, ...]
-    log_det: sympy.Expr
-    output_symbols: tuple[sympy.Symbol, ...] = ()
-
-
-def compose(program: Program, *, max_operations: float = 1000) -> Composed:
-    """Return a program with every intermediate put in.
+def compose(program: Program, *, max_operations: float = 1000) -> Program:
+    """Return a program with every intermediate put in: outputs and log-determinant in inputs and conditions alone.
 
     Args:
         program: One direction of a model.
@@ -310,12 +291,11 @@ def compose(program: Program, *, max_operations: float = 1000) -> Composed:
     values: dict[sympy.Basic, sympy.Expr] = {}
     for assignment in program.assignments:
         values[assignment.target] = replaced(assignment.value, values)
-    return Composed(
-        inputs=program.inputs,
-        conditions=program.conditions,
+    return replace(
+        program,
+        assignments=(),
         outputs=tuple(written_out(replaced(e, values)) for e in program.outputs),
         log_det=written_out(replaced(program.log_det, values)),
-        output_symbols=program.output_symbols,
     )
 
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Precision
 from isr.estimators.rows import Stream
 from isr.estimators.settings import Condenser, Training, condenser_of, explains_wrong_options, seed_of
@@ -39,7 +40,6 @@ AUTO_NOISE = 0.01
 PEAK = 3e-3
 
 
-@explains_wrong_options
 @dataclass(eq=False, repr=False)
 class InverseModel(FlowModel):
     """Base of `ISR` and `ConditionalISR`, which differ in how y enters.
@@ -47,8 +47,6 @@ class InverseModel(FlowModel):
     Options and attributes are those of `SymbolicFlow` (``bounds`` are the box of the prior), and these:
 
     Args:
-        condenser: Makes a few features of y before the blocks read it (conditional form only): an `isr.Condenser`, or
-            how many features a network makes; None lets the blocks read y itself.
         noise: Standard deviation of the observation noise to add to y: a number, one a column, or a mapping by
             name. 0 where y has its noise already. ``"auto"`` adds 1 % of each column's spread, because without any
             noise a posterior has no density.
@@ -63,7 +61,6 @@ class InverseModel(FlowModel):
     n_blocks: int = 2
     _: KW_ONLY
     mixing: str = "linear"
-    condenser: Condenser | int | None = None
     noise: Any = "auto"
 
     _usual_training: ClassVar[Training] = Training(n_restarts=4, batch_size=100, backward=1.0)
@@ -162,14 +159,6 @@ class InverseModel(FlowModel):
             self._fit_rows(self.simulations_.x_frame(), self.simulations_.y, bounds=bounds)
         return self
 
-    def _shape(self) -> dict[str, Any]:
-        condenser = condenser_of(self.condenser)
-        if condenser.n_features and self._joint:
-            raise ValueError(
-                "condenser belongs to ConditionalISR: ISR gives y as an output, it does not read it"
-            )
-        return {"clamp": CLAMP, "n_features": condenser.n_features, "condenser": condenser.kind}
-
     def posterior(self, y_star: Any) -> Posterior:
         """Return the posterior given one observation, or several of the same x (rows)."""
         return Posterior(
@@ -212,12 +201,17 @@ class InverseModel(FlowModel):
         return super()._metadata(noise=self.noise_, **seen, **more)
 
 
+@explains_wrong_options
+@dataclass(eq=False, repr=False)
 class ISR(InverseModel):
     """Learns ``f(x) = [y, z]``: a closed-form surrogate of the simulator that runs backwards.
 
     y is an output, with normal noise that must be small against its spread (use `ConditionalISR` otherwise); z is
     what y leaves open, standard normal. `predict` is the surrogate, `posterior` its inverse. With ``subnet="mlp"``
-    this is the INN. Parameters and attributes: see `InverseModel`.
+    this is the INN. Other parameters and attributes: see `InverseModel`.
+
+    Args:
+        transformer: What a coupling does to each variable; affine when None.
 
     Example:
         >>> import numpy as np
@@ -233,7 +227,13 @@ class ISR(InverseModel):
         (True, <saved ISR of x1, x2, giving y1>)
     """
 
+    _: KW_ONLY
+    transformer: AbstractTransformer | None = None
+
     _joint: ClassVar[bool] = True
+
+    def _shape(self) -> dict[str, Any]:
+        return {"clamp": CLAMP, "transformer": self.transformer}
 
     def _misfit(self) -> Status | None:
         x, y = self._some_rows
@@ -248,11 +248,17 @@ class ISR(InverseModel):
         return self.flow_.forward(rows)[0][:, : self.flow_.n_observed]
 
 
+@explains_wrong_options
+@dataclass(eq=False, repr=False)
 class ConditionalISR(InverseModel):
     """Learns ``f(x; y) = z``: the posterior of x given y as equations in x and y.
 
-    y is read by the subnetworks and z is standard normal. With ``subnet="mlp"`` this is the cINN. Parameters and
+    y is read by the subnetworks and z is standard normal. With ``subnet="mlp"`` this is the cINN. Other parameters and
     attributes: see `InverseModel`.
+
+    Args:
+        condenser: Makes a few features of y before the blocks read it: an `isr.Condenser`, or how many features a
+            network makes; None lets the blocks read y itself.
 
     Example:
         >>> import numpy as np
@@ -267,6 +273,13 @@ class ConditionalISR(InverseModel):
         >>> model.expressions_.y_names, model.front_["complexity"].is_monotonic_increasing
         (('y1',), True)
     """
+
+    _: KW_ONLY
+    condenser: Condenser | int | None = None
+
+    def _shape(self) -> dict[str, Any]:
+        condenser = condenser_of(self.condenser)
+        return {"clamp": CLAMP, "n_features": condenser.n_features, "condenser": condenser.kind}
 
 
 def _whole_box(prior: Prior) -> Bounds | None:

@@ -44,6 +44,8 @@ def _instead(kind: str, name: str, value: object, known: list[str]) -> str:
         return f"{name!r} is now part of condenser: {kind}(condenser=isr.Condenser({value!r}))"
     if name == "primitives" and "library" in known:
         return f"{name!r} is now called 'library': {kind}(library={value!r})"
+    if name == "condenser" and kind == "ISR":
+        return "condenser belongs to ConditionalISR: ISR gives y as an output, it does not read it"
     if name == "n_devices":
         return f"{kind} has no option 'n_devices' any more; share restarts out with isr.Training(n_jobs=...)"
     options = did_you_mean(name, known) or f"; its options are {', '.join(known)}"

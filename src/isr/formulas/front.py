@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ class Point:
     n_constants: int
     train_nats: float
     held_out_nats: float
-    held_out_rows: np.ndarray
+    held_out_rows: np.ndarray = field(default_factory=lambda: np.zeros(0))
     is_network: bool = False
 
 

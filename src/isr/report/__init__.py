@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from isr.report.gather import Calibration, FrontPoint, ReportData, gather
+from isr.report.gather import Calibration, ReportData, gather
 from isr.report.page import render
 
-__all__ = ["Calibration", "FrontPoint", "ReportData", "gather", "render", "write_report"]
+__all__ = ["Calibration", "ReportData", "gather", "render", "write_report"]
 
 
 def write_report(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True, **options: Any) -> Path:

@@ -69,8 +69,8 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
     payload = {
         "kind": "samples" if y_rows is None else "posterior",
         "n": N_DRAWS,
-        "x": _variables(expressions.x_names, data.units, x_rows),
-        "y": [] if y_rows is None else _variables(expressions.y_names, data.units, y_rows),
+        "x": _variables(expressions.x_names, data.bundle.units, x_rows),
+        "y": [] if y_rows is None else _variables(expressions.y_names, data.bundle.units, y_rows),
         "nLatent": flow.bijection.dim,
         "search": {  # as `isr.posterior.maximum` seeks the densest point
             "names": list(expressions.x_names),

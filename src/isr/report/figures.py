@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isr.formulas.front import Point
 from isr.posterior.calibration import Coverage, Tarp, ecdf_band, rank_curves
-from isr.report.gather import Calibration, FrontPoint
+from isr.report.gather import Calibration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,9 +179,11 @@ class Figure:
     legend: tuple[tuple[str, str], ...] = ()
 
 
-def front_figure(points: Sequence[FrontPoint], picked: int) -> Figure:
+def front_figure(points: Sequence[Point], chosen: int | None, picked: int) -> Figure:
     """Return the front with a point to choose for every model."""
-    complexity, loss = (np.array([getattr(p, name) for p in points]) for name in ("complexity", "loss"))
+    complexity, loss = (
+        np.array([getattr(p, name) for p in points]) for name in ("complexity", "held_out_nats")
+    )
     chart = Chart(
         axis_of(
             complexity, "complexity of the equations", log=max(complexity) > 20 * max(1, min(complexity))
@@ -192,11 +195,11 @@ def front_figure(points: Sequence[FrontPoint], picked: int) -> Figure:
     marks = []
     for i, (point, a, b) in enumerate(zip(points, *chart.at(complexity, loss), strict=True)):
         words = html.escape(
-            f"complexity {point.complexity:g}, loss {point.loss:.4g} nats, {point.n_constants} constants"
-            + (", the model of this report" if point.chosen else "")
+            f"complexity {point.complexity:g}, loss {point.held_out_nats:.4g} nats, {point.n_constants} constants"
+            + (", the model of this report" if i == chosen else "")
         )
         marks.append(
-            f'<g class="choice{" chosen" if point.chosen else ""}" role="radio" data-point="{i}" '
+            f'<g class="choice{" chosen" if i == chosen else ""}" role="radio" data-point="{i}" '
             f'tabindex="{0 if i == picked else -1}" aria-checked="{"true" if i == picked else "false"}" '
             f'aria-label="{words}"><title>{words}</title><circle class="reach" cx="{a:.1f}" cy="{b:.1f}" r="16"/>'
             f'<circle class="mark" cx="{a:.1f}" cy="{b:.1f}" r="6.5"/></g>'

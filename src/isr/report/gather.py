@@ -22,6 +22,7 @@ from isr import __version__
 from isr.bijections.flow import Flow
 from isr.equations import check, extract
 from isr.equations.check import CheckResult
+from isr.native import status
 from isr.posterior.calibration import Coverage, Tarp, check_calibration, marginal_coverage, sbc_ranks, tarp
 from isr.posterior.outliers import TrainingRecord
 from isr.storage import Bundle, load
@@ -29,31 +30,6 @@ from isr.tables.arrays import without_times
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class FrontPoint:
-    """One model along the accuracy-complexity front.
-
-    Args:
-        complexity: Cost of its equations.
-        loss: Held-out loss, in nats per row.
-        n_constants: Learned numbers in use.
-        chosen: Whether it is the model of this report.
-        model: The model itself, where it is at hand; its equations are shown.
-        text: Its equations as text, where only that is known.
-
-    Example:
-        >>> FrontPoint(14, 3.53, 3, chosen=True, text="z = x/2").text
-        'z = x/2'
-    """
-
-    complexity: float
-    loss: float
-    n_constants: int
-    chosen: bool = False
-    model: Any = None
-    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,18 +74,8 @@ class ReportData:
     """Everything a report is made of. Only the model is needed; what is left out has no section.
 
     Args:
-        model: A `Flow`, or the `Formulas` of a regressor.
+        bundle: The model, with its names, units, front, history and errors of constants.
         title: Heading of the page.
-        kind: What made the model, such as ``"ConditionalISR"``.
-        x_names: Names of x; x1, x2, ... where empty.
-        y_names: Names of y; y1, y2, ... where empty.
-        units: Unit of a variable, by name.
-        status: How the fit ended.
-        errors: Standard error of each learned number, in the order of `isr.bijections.parameters.flatten`, NaN where
-            there is none.
-        labels: Learned numbers that were set to simple values, by index.
-        front: Models along the accuracy-complexity front, from simple to complex.
-        history: A row per epoch with columns epoch, phase, train, held_out and held_out_median.
         x: Rows of data.
         y: Their observations.
         samples: Rows drawn from the model, given the rows of ``y`` where it reads one.
@@ -123,22 +89,12 @@ class ReportData:
 
     Example:
         >>> from isr.bijections.affine import Standardise
-        >>> from isr.bijections.flow import Flow
-        >>> ReportData(Flow(Standardise((2.0,), (0.5,))), title="Depths", x_names=("depth",)).title
+        >>> ReportData(Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",)), "Depths").title
         'Depths'
     """
 
-    model: Any
+    bundle: Bundle
     title: str = "Report"
-    kind: str = ""
-    x_names: tuple[str, ...] = ()
-    y_names: tuple[str, ...] = ()
-    units: Mapping[str, str] = field(default_factory=dict)
-    status: str = ""
-    errors: Float[np.ndarray, " n"] | None = None
-    labels: Mapping[int, str] = field(default_factory=dict)
-    front: tuple[FrontPoint, ...] = ()
-    history: pd.DataFrame | None = None
     x: Float[np.ndarray, "rows x"] | None = None
     y: Float[np.ndarray, "rows y"] | None = None
     samples: Float[np.ndarray, "rows x"] | None = None
@@ -182,7 +138,7 @@ def gather(
     Example:
         >>> from isr.bijections.affine import Standardise
         >>> data = gather(Flow(Standardise((2.0,), (0.5,))), data=[[1.5], [2.5]], title="Depths", checks=False)
-        >>> data.title, data.x_names, data.provenance["rows of data"]
+        >>> data.title, data.bundle.x_names, data.provenance["rows of data"]
         ('Depths', ('x1',), '2')
     """
     bundle = _bundle(model).named()
@@ -193,17 +149,8 @@ def gather(
     if checks is True:
         checks = _checked(flow, x, y) if flow is not None else False
     return ReportData(
-        model=bundle.model,
+        bundle=bundle,
         title=title or bundle.kind,
-        kind=bundle.kind,
-        x_names=bundle.x_names,
-        y_names=bundle.y_names,
-        units=bundle.units,
-        status=str(bundle.metadata.get("status", "")),
-        errors=bundle.errors,
-        labels=bundle.labels,
-        front=_front(bundle),
-        history=bundle.history,
         x=x,
         y=y,
         samples=_samples(flow, x, y),
@@ -287,21 +234,6 @@ def _samples(flow: Flow | None, x: np.ndarray | None, y: np.ndarray | None) -> n
     return flow.sample(jax.random.key(0), n, y[:n] if flow.condition_dim and y is not None else None)
 
 
-def _front(bundle: Bundle) -> tuple[FrontPoint, ...]:
-    rows = [] if bundle.front is None else bundle.front.to_dict("records")
-    return tuple(
-        FrontPoint(
-            float(row["complexity"]),
-            float(row["nll"]),
-            int(row.get("n_parameters", 0)),
-            bool(row.get("chosen", False)),
-            bundle.model if row.get("chosen") else bundle.others.get(f"front {i}"),
-            str(row.get("equations", "")),
-        )
-        for i, row in enumerate(rows)
-    )
-
-
 def _training(bundle: Bundle, flow: Flow | None, y: np.ndarray | None) -> TrainingRecord | None:
     """The record that came with the model; without one, the data given stand for those it was trained on."""
     if flow is None or not flow.condition_dim:
@@ -319,6 +251,7 @@ def _provenance(
         "isr": __version__,
         **{package: metadata.version(package) for package in ("jax", "equinox", "sympy", "numpy")},
         "Python": platform.python_version(),
+        "fits on this machine": status(),
         "written": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "made by": bundle.kind,
     }

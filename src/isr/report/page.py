@@ -19,6 +19,7 @@ from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
 from isr.equations.print.mathml import listings
+from isr.formulas.front import Point
 from isr.report.equations import Equations, equations_of
 from isr.report.explorer import explorer_payload, packed, script_json
 from isr.report.figures import (
@@ -30,7 +31,8 @@ from isr.report.figures import (
     marginal_figures,
     pair_figures,
 )
-from isr.report.gather import FrontPoint, ReportData
+from isr.report.gather import ReportData
+from isr.storage import Bundle
 
 MOST_CONSTANTS = 60
 # What the model as code may take of the page, which has to stay below 3 MB with everything else in it.
@@ -44,33 +46,35 @@ def render(data: ReportData) -> str:
 
     Example:
         >>> from isr.bijections.affine import Standardise
-        >>> render(ReportData(Flow(Standardise((2.0,), (0.5,))), title="Depths", x_names=("depth",)))[:15]
+        >>> render(ReportData(Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",)), "Depths"))[:15]
         '<!doctype html>'
     """
-    flow = data.model if isinstance(data.model, Flow) else None
-    expressions = _expressions(data.model, data)
-    equations = Equations() if expressions is None else equations_of(data.model, expressions, data.errors)
+    bundle = data.bundle
+    flow = bundle.model if isinstance(bundle.model, Flow) else None
+    expressions = _expressions(bundle)
+    equations = Equations() if expressions is None else equations_of(bundle.model, expressions, bundle.errors)
     explorer = None if flow is None or expressions is None else explorer_payload(data, flow, expressions)
     if explorer is not None and _size(explorer["source"]) > MOST_CODE:
         explorer = None
     sources = fitting(equations.sources, MOST_CODE - (_size(explorer["source"]) if explorer else 0))
-    front = _front(data)
+    front = _front(bundle)
     drawn = (_labels(data, "x"), data.x, data.samples) if data.samples is not None else None
     context: dict[str, Any] = {
         "data": data,
+        "status": bundle.metadata.get("status", ""),
         "version": __version__,
-        "lead": _lead(data, flow),
+        "lead": _lead(bundle.model),
         "tiles": _tiles(data, equations),
         "variables": _variables(data),
         "equations": equations,
         "sources": list(sources),
-        "constants": _constants(data),
+        "constants": _constants(bundle),
         "explorer": explorer,
         "front": front,
         "marginals": marginal_figures(*drawn) if drawn else [],
         "pairs": pair_figures(*drawn) if drawn else [],
         "fits": _fits(data),
-        "history": None if data.history is None else history_figure(data.history),
+        "history": None if bundle.history is None else history_figure(bundle.history),
         "calibration": _calibration(data),
     }
     payload = {
@@ -149,27 +153,34 @@ def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
     return [(anchor, name) for anchor, name in names.items() if shown[anchor]]
 
 
-def _expressions(model: Any, data: ReportData) -> Expressions | None:
+def _expressions(bundle: Bundle, model: Any = None) -> Expressions | None:
+    """The equations of a model, or of another one of its front; None of what has none."""
+    model = bundle.model if model is None else model
     if not isinstance(model, Flow | Formulas):
         return None
-    return extract(model, data.x_names or None, data.y_names or None, data.units)
+    if model is bundle.model:
+        return bundle.expressions
+    return extract(model, bundle.x_names or None, bundle.y_names or None, bundle.units)
 
 
-def _lead(data: ReportData, flow: Flow | None) -> str:
-    if flow is None:
-        return "Formulas for y, found from data." if isinstance(data.model, Formulas) else ""
-    if flow.noise:
+def _lead(model: Any) -> str:
+    if isinstance(model, Formulas):
+        return "Formulas for y, found from data."
+    if not isinstance(model, Flow):
+        return ""
+    if model.noise:
         return "A closed-form map from x to what is observed, y, and a latent z, with its inverse and its density."
-    if flow.condition_map is not None:
+    if model.condition_map is not None:
         return "For every observation y, a closed-form map between x and a standard normal latent z, and its density."
     return "A closed-form map between x and a standard normal latent z, with its inverse and its density."
 
 
 def _tiles(data: ReportData, equations: Equations) -> list[tuple[str, str]]:
-    tiles = [("model", data.kind)] if data.kind else []
-    chosen = next((p for p in data.front if p.chosen), None)
+    bundle = data.bundle
+    tiles = [("model", bundle.kind)] if bundle.kind else []
+    chosen = None if bundle.chosen is None else bundle.points[bundle.chosen]
     if chosen is not None:
-        tiles.append(("held-out loss", f"{chosen.loss:.4f} nats".replace("-", "−")))
+        tiles.append(("held-out loss", f"{chosen.held_out_nats:.4f} nats".replace("-", "−")))
     complexity = equations.complexity or (chosen.complexity if chosen else None)
     if complexity is not None:
         tiles.append(("complexity", f"{complexity:,.0f}"))
@@ -185,67 +196,76 @@ def _tiles(data: ReportData, equations: Equations) -> list[tuple[str, str]]:
 
 
 def _labels(data: ReportData, letter: str) -> list[str]:
-    names = data.x_names if letter == "x" else data.y_names
-    return [f"{n} ({data.units[n]})" if data.units.get(n) else n for n in names]
+    names, units = getattr(data.bundle, f"{letter}_names"), data.bundle.units
+    return [f"{n} ({units[n]})" if units.get(n) else n for n in names]
 
 
 def _variables(data: ReportData) -> list[dict[str, str]]:
-    roles = {"x": "x, to be inferred", "y": "y, observed"} if data.y_names else {"x": "x"}
-    if isinstance(data.model, Formulas):
+    bundle = data.bundle
+    roles = {"x": "x, to be inferred", "y": "y, observed"} if bundle.y_names else {"x": "x"}
+    if isinstance(bundle.model, Formulas):
         roles = {"x": "x, input", "y": "y, predicted"}
     rows = []
-    for names, letter, table in ((data.x_names, "x", data.x), (data.y_names, "y", data.y)):
+    for names, letter, table in ((bundle.x_names, "x", data.x), (bundle.y_names, "y", data.y)):
         ranges = [""] * len(names)
         if table is not None:
             ends = np.quantile(table, [0.005, 0.995], axis=0).T
             ranges = [f"{low:.4g} … {high:.4g}".replace("-", "−") for low, high in ends]
         for name, shown in zip(names, ranges, strict=False):
             rows.append(
-                {"name": name, "role": roles[letter], "unit": data.units.get(name, ""), "range": shown}
+                {"name": name, "role": roles[letter], "unit": bundle.units.get(name, ""), "range": shown}
             )
     return rows
 
 
-def _constants(data: ReportData) -> list[dict[str, str]]:
-    if data.errors is None:
+def _constants(bundle: Bundle) -> list[dict[str, str]]:
+    if bundle.errors is None:
         return []
-    theta = np.asarray(flatten(data.model)[0], dtype=float)
-    errors = np.asarray(data.errors, dtype=float)
+    theta, labels = np.asarray(flatten(bundle.model)[0], dtype=float), bundle.labels
+    errors = np.asarray(bundle.errors, dtype=float)
     if errors.shape != theta.shape:
         return []
     rows = [
         {
             "value": f"{value:.6g}".replace("-", "−"),
             "error": f"{error:.2g}" if np.isfinite(error) else "–",
-            "note": f"set to {data.labels[i]}" if i in data.labels else "",
+            "note": f"set to {labels[i]}" if i in labels else "",
         }
         for i, (value, error) in enumerate(zip(theta, errors, strict=True))
-        if value and (np.isfinite(error) or i in data.labels)
+        if value and (np.isfinite(error) or i in labels)
     ]
     return rows if len(rows) <= MOST_CONSTANTS else []
 
 
-def _front(data: ReportData) -> dict[str, Any] | None:
-    """The figure of the front, the equations of its points as HTML, and which point is shown first."""
-    if len(data.front) < 2:
+def _front(bundle: Bundle) -> dict[str, Any] | None:
+    """The models of the front and their figure, their equations as HTML, which is chosen and which shown first."""
+    points = bundle.points
+    if len(points) < 2:
         return None
-    picked = next((i for i, p in enumerate(data.front) if p.chosen), len(data.front) - 1)
-    equations = [_point(p, data) for p in data.front]
-    figure = front_figure(data.front, picked)
-    return {"figure": figure, "equations": equations, "picked": picked, "shown": equations[picked]}
+    picked = len(points) - 1 if bundle.chosen is None else bundle.chosen
+    equations = [_point(p, bundle) for p in points]
+    return {
+        "points": points,
+        "figure": front_figure(points, bundle.chosen, picked),
+        "equations": equations,
+        "chosen": bundle.chosen,
+        "picked": picked,
+        "shown": equations[picked],
+    }
 
 
-def _point(point: FrontPoint, data: ReportData) -> str:
-    heading = f"<h3>Complexity {point.complexity:g}, loss {point.loss:.4f} nats</h3>".replace("-", "−")
-    found = _expressions(point.model, data)
-    if found is not None:
-        return heading + "".join(
-            f'<p class="note">{html.escape(item.heading)}</p><div class="equations" tabindex="0">{item.html}</div>'
-            f'<p class="note">{html.escape(item.note)}</p>'
-            for item in listings(found)
-        )
-    text = html.escape(point.text) or "The equations of this model were not saved."
-    return heading + (f"<pre><code>{text}</code></pre>" if point.text else f'<p class="note">{text}</p>')
+def _point(point: Point, bundle: Bundle) -> str:
+    heading = f"<h3>Complexity {point.complexity:g}, loss {point.held_out_nats:.4f} nats</h3>".replace(
+        "-", "−"
+    )
+    found = None if point.model is None else _expressions(bundle, point.model)
+    if found is None:
+        return f'{heading}<p class="note">The equations of this model were not saved.</p>'
+    return heading + "".join(
+        f'<p class="note">{html.escape(item.heading)}</p><div class="equations" tabindex="0">{item.html}</div>'
+        f'<p class="note">{html.escape(item.note)}</p>'
+        for item in listings(found)
+    )
 
 
 def _fits(data: ReportData) -> list[Figure]:
@@ -260,4 +280,4 @@ def _calibration(data: ReportData) -> dict[str, Any] | None:
     if found is None:
         return None
     tests = [] if found.tests is None else found.tests.to_dict("records")
-    return {"figures": calibration_figures(found, data.x_names), "tests": tests}
+    return {"figures": calibration_figures(found, data.bundle.x_names), "tests": tests}

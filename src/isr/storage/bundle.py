@@ -15,6 +15,7 @@ import numpy as np
 
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.formula import Formulas
+from isr.formulas.front import Point, choose
 from isr.tables.names import check_names
 from isr.tables.tables import Columns, read_table
 
@@ -65,8 +66,10 @@ class Bundle:
         (Posterior of mass, charge given y1 = 3, array([[3.]]), (5, 2))
         >>> saved.score_samples([[1.0, 2.0]], [[3.0]]).round(3), saved.log_prob([[1.0, 2.0]], [[3.0]]).round(3)
         (array([0.658]), array([0.658]))
-        >>> len(saved.front), saved.choose(9) is saved, saved.history, saved.errors, saved.labels
-        (1, True, None, None, {})
+        >>> len(saved.front), saved.chosen, len(saved.points), saved.choose(9) is saved
+        (1, 0, 1, True)
+        >>> saved.history, saved.errors, saved.labels
+        (None, None, {})
         >>> saved.require("predict"), saved.columns("y").names
         (None, ('y1',))
         >>> "charge" in saved.expressions.text("inverse")
@@ -185,25 +188,41 @@ class Bundle:
         except ValueError:  # columns of different lengths
             return None
 
+    @property
+    def chosen(self) -> int | None:
+        """Which model of the front this one is; None where that is not known."""
+        marks = [] if self.front is None else list(self.front.get("chosen", ()))
+        return next((i for i, mark in enumerate(marks) if mark), None)
+
+    @property
+    def points(self) -> list[Point]:
+        """The models of the front from simple to complex, each with its model where the file holds it."""
+        rows, chosen = [] if self.front is None else self.front.to_dict("records"), self.chosen
+        return [
+            Point(
+                self.model if i == chosen else self.others.get(f"front {i}"), row["complexity"],
+                int(row.get("n_parameters", 0)), row.get("nll_train", np.nan), float(row["nll"]),
+            )
+            for i, row in enumerate(rows)
+        ]  # fmt: skip
+
     def choose(self, complexity: int) -> Bundle:
         """Return the best model of the front that is no more complex than ``complexity``."""
-        rows = [] if self.front is None else self.front.to_dict("records")
-        fitting = [i for i, row in enumerate(rows) if row["complexity"] <= complexity]
-        if not fitting:
-            simplest = f"; the simplest on its front has {rows[0]['complexity']}" if rows else ""
-            raise ValueError(f"the file holds no model of complexity {complexity} or less{simplest}")
-        index = fitting[-1]
-        if rows[index].get("chosen"):
+        points = self.points
+        if not points:
+            raise ValueError(f"the file holds no model of complexity {complexity} or less")
+        index = choose(points, n_rows=1, complexity=complexity)
+        if index == self.chosen:
             return self
-        if f"front {index}" not in self.others:
+        if points[index].model is None:
             raise ValueError(
-                f"the file does not hold the model of complexity {rows[index]['complexity']}, only its figures; fit "
+                f"the file does not hold the model of complexity {points[index].complexity}, only its figures; fit "
                 "again to save the whole front"
             )
-        front = {**self.metadata["front"], "chosen": [i == index for i in range(len(rows))]}
+        front = {**self.metadata["front"], "chosen": [i == index for i in range(len(points))]}
         # The errors of constants are those of the model that was chosen before.
         kept = {name: value for name, value in self.metadata.items() if name != "constants"}
-        return replace(self, model=self.others[f"front {index}"], metadata={**kept, "front": front})
+        return replace(self, model=points[index].model, metadata={**kept, "front": front})
 
     # What it can do -------------------------------------------------------------------------------------------
 

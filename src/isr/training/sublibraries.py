@@ -54,13 +54,13 @@ def sublibrary_masks(model: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     names = sorted({p.name for net in networks for p, _ in units(net.library)} - set(PLAIN))
     skips = bool(networks) and all(net.skip and len(net.weights) > 2 for net in networks)
     kinds = _kinds(names, skips=skips)
-    n_couplings = _n_couplings(model)
-    if n_couplings:
+    couplings = [n for n in jax.tree.leaves(model, is_leaf=_is_coupling) if _is_coupling(n)]
+    if couplings:
         simple: Layers = "first" if skips else "all"
         parts = [names, [], *([name] for name in names)]
-        ways: tuple[Way, ...] = (
-            ("shift", "second", "first", "both") if n_couplings == 1 else ("both", "shift")
-        )
+        ways: list[Way] = ["shift", "second", "first", "both"] if len(couplings) == 1 else ["both", "shift"]
+        if not all(c.transformer.shifts for c in couplings):
+            ways.remove("shift")
         kinds[1:1] = [Kind(frozenset(part), simple, way) for part in parts for way in ways]
     kinds = list(dict.fromkeys(kinds))
     libraries = list(dict.fromkeys(kind[:2] for kind in kinds))
@@ -84,10 +84,6 @@ def _networks(model: Any) -> list[EQL]:
     return [n for n in jax.tree.leaves(model, is_leaf=_is_network) if _is_network(n)]
 
 
-def _n_couplings(model: Any) -> int:
-    return sum(_is_coupling(node) for node in jax.tree.leaves(model, is_leaf=_is_coupling))
-
-
 def _is_network(node: Any) -> bool:
     return isinstance(node, EQL)
 
@@ -108,18 +104,16 @@ def _mask(model: Any, kind: Kind) -> np.ndarray:
 
 
 def _restricted(node: Any, way: Way) -> Any:
-    """Return the masks of a coupling whose networks, each a stack of log-scale and shift, do less than they could."""
+    """Return the masks of a coupling whose networks, each a stack of parameters, do less than they could."""
     if not _is_coupling(node) or way == "both":
         return node
-    if way == "shift":
-        return replace(
-            node, first=_constant(node.first, slice(0, 1)), second=_constant(node.second, slice(0, 1))
-        )
-    other = "first" if way == "second" else "second"
-    return replace(node, **{other: _constant(getattr(node, other), slice(None))})
+    names = node.transformer.names
+    held = [i for i, name in enumerate(names) if way != "shift" or name not in node.transformer.shifts]
+    halves = {"shift": ("first", "second"), "second": ("first",), "first": ("second",)}[way]
+    return replace(node, **{half: _constant(getattr(node, half), held) for half in halves})
 
 
-def _constant(mask: Any, members: slice) -> Any:
+def _constant(mask: Any, members: list[int]) -> Any:
     """The mask with some members of the stack reduced to what they add last of all."""
     if not _is_network(mask):
         return mask

@@ -304,9 +304,8 @@ def _in_one_piece(expressions: Expressions, direction: str) -> Listing | None:
         composed = compose(program, max_operations=MOST_COMPOSED)
     except ExpressionTooLarge:
         return None
-    whole = replace(program, assignments=(), outputs=composed.outputs, log_det=composed.log_det)
     log_det = expressions.inverse is not None
-    return listing(whole, f"{HEADINGS[direction]}, in one piece", log_det=log_det)
+    return listing(composed, f"{HEADINGS[direction]}, in one piece", log_det=log_det)
 
 
 def _arrow(expressions: Expressions, direction: str) -> str:

@@ -21,20 +21,11 @@ from isr.bijections.primitives import PAPER_LIBRARY, Primitive, lookup, parse_li
 Library = tuple[tuple[str, int], ...]
 
 
-class EQL(eqx.Module):
-    """``stack`` equation-learner networks over the same ``n_inputs`` variables, ``n_outputs`` each.
+class AbstractNetwork(eqx.Module):
+    """``stack`` layered networks over the same inputs."""
 
-    Args:
-        weights: One array ``(stack, rows, columns)`` a layer, the last one linear.
-        biases: One array ``(stack, rows)`` a layer; absent where the library holds no constant.
-        library: Primitives of a hidden layer, as (name, multiplicity) pairs.
-        skip: Whether the last layer reads the inputs and every hidden layer instead of the last one only.
-    """
-
-    weights: tuple[Float[Array, "stack rows columns"], ...]
-    biases: tuple[Float[Array, "stack rows"], ...] | None
-    library: Library = eqx.field(static=True)
-    skip: bool = eqx.field(static=True)
+    weights: eqx.AbstractVar[tuple[Float[Array, "stack rows columns"], ...]]
+    biases: eqx.AbstractVar[tuple[Float[Array, "stack rows"], ...] | None]
 
     @property
     def stack(self) -> int:
@@ -50,6 +41,26 @@ class EQL(eqx.Module):
     def n_outputs(self) -> int:
         """How many outputs each has."""
         return self.weights[-1].shape[1]
+
+    def _linear(self, layer: int, h: Float[Array, "stack columns"]) -> Float[Array, "stack rows"]:
+        g = (self.weights[layer] @ h[..., None])[..., 0]
+        return g if self.biases is None else g + self.biases[layer]
+
+
+class EQL(AbstractNetwork):
+    """``stack`` equation-learner networks over the same ``n_inputs`` variables, ``n_outputs`` each.
+
+    Args:
+        weights: One array ``(stack, rows, columns)`` a layer, the last one linear.
+        biases: One array ``(stack, rows)`` a layer; absent where the library holds no constant.
+        library: Primitives of a hidden layer, as (name, multiplicity) pairs.
+        skip: Whether the last layer reads the inputs and every hidden layer instead of the last one only.
+    """
+
+    weights: tuple[Float[Array, "stack rows columns"], ...]
+    biases: tuple[Float[Array, "stack rows"], ...] | None
+    library: Library = eqx.field(static=True)
+    skip: bool = eqx.field(static=True)
 
     def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
         h = jnp.broadcast_to(inputs, (self.stack, self.n_inputs))
@@ -83,10 +94,6 @@ class EQL(eqx.Module):
         if self.biases is not None:
             parts.append(self.biases[layer].T.reshape(-1, 1))
         return jnp.concatenate(parts, axis=1)
-
-    def _linear(self, layer: int, h: Float[Array, "stack columns"]) -> Float[Array, "stack rows"]:
-        g = jax.vmap(jnp.matmul)(self.weights[layer], h)
-        return g if self.biases is None else g + self.biases[layer]
 
 
 class Layers(eqx.Module):
@@ -209,7 +216,7 @@ def build_eql(
 NEGATIVE_SLOPE = 0.01
 
 
-class MLP(eqx.Module):
+class MLP(AbstractNetwork):
     """``stack`` fully connected networks with leaky ReLUs over the same inputs.
 
     Args:
@@ -220,25 +227,10 @@ class MLP(eqx.Module):
     weights: tuple[Float[Array, "stack rows columns"], ...]
     biases: tuple[Float[Array, "stack rows"], ...]
 
-    @property
-    def stack(self) -> int:
-        """How many networks run side by side."""
-        return self.weights[0].shape[0]
-
-    @property
-    def n_inputs(self) -> int:
-        """How many inputs each has."""
-        return self.weights[0].shape[2]
-
-    @property
-    def n_outputs(self) -> int:
-        """How many outputs each has."""
-        return self.weights[-1].shape[1]
-
     def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
         h = jnp.broadcast_to(inputs, (self.stack, self.n_inputs))
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            h = jax.vmap(jnp.matmul)(weight, h) + bias
+        for layer in range(len(self.weights)):
+            h = self._linear(layer, h)
             if layer < len(self.weights) - 1:
                 h = checkpoint_name(jax.nn.leaky_relu(h, NEGATIVE_SLOPE), "hidden")
         return h

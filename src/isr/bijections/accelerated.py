@@ -23,11 +23,8 @@ from isr.native import Blocks, Kernel, kernel
 
 
 class Accelerated(AbstractBijection):
-    """Couplings one after the other in single precision, with what stands in front of each.
-
-    Args:
-        weights: All learned numbers of those steps, in their order.
-        kernel: Computes with them.
+    """Couplings one after the other in single precision, with what stands in front of each, as one kernel over their
+    learned numbers in order.
     """
 
     weights: Float[Array | np.ndarray, " n"]

@@ -27,12 +27,7 @@ LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Standardise(AbstractBijection):
-    """Maps ``x`` to ``(x - shift) / scale`` with fixed numbers.
-
-    Args:
-        shift: One number a variable.
-        scale: One positive number a variable.
-    """
+    """Maps ``x`` to ``(x - shift) / scale`` with fixed numbers, positive scales."""
 
     shift: tuple[float, ...] = eqx.field(static=True)
     scale: tuple[float, ...] = eqx.field(static=True)
@@ -198,11 +193,7 @@ def probit(p: Float[Array, ""]) -> Float[Array, ""]:
 
 
 class Shift(AbstractBijection):
-    """Maps ``x`` to ``x - offset`` with learned offsets.
-
-    Args:
-        offset: One number a variable.
-    """
+    """Maps ``x`` to ``x - offset`` with learned offsets."""
 
     offset: Float[Array, " dim"]
 
@@ -219,11 +210,7 @@ class Shift(AbstractBijection):
 
 
 class Linear(AbstractBijection):
-    """Maps ``x`` to ``A x`` with a learned matrix; the inverse holds the numbers of ``A^-1``.
-
-    Args:
-        matrix: An invertible square matrix.
-    """
+    """Maps ``x`` to ``A x`` with a learned matrix; the inverse holds the numbers of ``A^-1``."""
 
     matrix: Float[Array, "dim dim"]
 
@@ -249,13 +236,7 @@ class Linear(AbstractBijection):
 
 
 class Solved(AbstractBijection):
-    """A linear map whose inverse and log-determinant are known.
-
-    Args:
-        matrix: Its matrix.
-        inverse: The inverse of that.
-        log_det: The log-determinant of it.
-    """
+    """A linear map whose inverse and log-determinant are known."""
 
     matrix: Float[Array, "dim dim"]
     inverse: Float[Array, "dim dim"]
@@ -296,11 +277,7 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array
 
 
 class Inverted(AbstractBijection):
-    """The inverse of another bijection, as a bijection.
-
-    Args:
-        bijection: The map to run backwards.
-    """
+    """The inverse of another bijection, as a bijection."""
 
     bijection: AbstractBijection
 
@@ -326,11 +303,7 @@ def bounded(low: Sequence[float | None], high: Sequence[float | None]) -> Bounde
 
 
 class Permutation(AbstractBijection):
-    """Maps ``x`` to ``x[order]``.
-
-    Args:
-        order: Which input stands at each place of the output.
-    """
+    """Maps ``x`` to ``x[order]``: which input stands at each place of the output."""
 
     order: tuple[int, ...] = eqx.field(static=True)
 

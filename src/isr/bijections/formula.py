@@ -78,11 +78,6 @@ def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k
 def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:
     """Return the highest power a tree holds, once it is known to be one; raise ValueError that says what is not.
 
-    Args:
-        tree: What a file gave.
-        n_inputs: Inputs it may refer to.
-        n_constants: Constants it may refer to.
-
     Example:
         >>> check_tree(("pow", ("pow", ("input", 0), 2), 3), 1, 0)
         6

@@ -97,17 +97,11 @@ class EQL(AbstractNetwork):
 
 
 class Layers(eqx.Module):
-    """The layers of stacked networks as matrices, biases included, which need not be put together for every batch.
+    """The layers of stacked networks as matrices, biases in their last column, which need not be put together for
+    every batch.
 
     One product a layer serves the whole stack: small products cost more than the zeros of networks that do not read
     each other. Row ``i`` of network ``s`` is row ``i * stack + s``, so that the units of one kind lie together.
-
-    Args:
-        matrices: One a layer.
-        library: Primitives of a hidden layer.
-        stack: How many networks.
-        skip: Whether the last layer reads the inputs and every hidden layer.
-        with_bias: Whether the last column of each matrix holds biases.
     """
 
     matrices: tuple[Float[Array, "rows columns"], ...]
@@ -153,13 +147,7 @@ def n_units(library: Library) -> int:
 
 
 def activate(library: Library, g: Float[Array, "..."], *, axis: int = -1) -> Float[Array, "..."]:
-    """Return the values of a layer's units; a unit of two arguments reads rows ``i`` and ``i + count``.
-
-    Args:
-        library: The units.
-        g: Their arguments.
-        axis: Along which they run.
-    """
+    """Return the values of a layer's units; a unit of two arguments reads rows ``i`` and ``i + count``."""
     return jnp.concatenate(unit_values(library, g, axis=axis), axis=axis)
 
 
@@ -183,18 +171,9 @@ def build_eql(
     scale: float = 0.5,
     last_scale: float = 0.1,
 ) -> EQL:
-    """Return an equation-learner network with random weights.
-
-    Args:
-        key: Seed of the weights.
-        n_inputs: Number of variables read.
-        n_outputs: Number of values given.
-        n_layers: Hidden layers.
-        library: Primitives of a hidden layer with their multiplicities.
-        stack: How many networks of this shape run side by side.
-        skip: Whether the last layer reads the inputs and all hidden layers.
-        scale: Spread of the hidden weights; layers of squares need it small.
-        last_scale: Spread of the last layer's weights; small starts a coupling near the identity.
+    """Return an equation-learner network with random weights, ``stack`` of them side by side. ``scale`` is the
+    spread of the hidden weights, which layers of squares need small; ``last_scale`` that of the last layer's,
+    small to start a coupling near the identity.
     """
     if n_layers < 1:
         raise ValueError(f"an EQL network needs at least one hidden layer, got n_layers={n_layers}")
@@ -257,16 +236,8 @@ def build_mlp(
     stack: int = 1,
     last_scale: float = 0.1,
 ) -> MLP:
-    """Return a leaky-ReLU network with random weights (He's scaling).
-
-    Args:
-        key: Seed of the weights.
-        n_inputs: Number of variables read.
-        n_outputs: Number of values given.
-        n_layers: Hidden layers; with none the network is a linear map.
-        width: Units of a hidden layer.
-        stack: How many networks of this shape run side by side.
-        last_scale: Factor on the last layer's weights; small starts a coupling near the identity.
+    """Return a leaky-ReLU network with random weights (He's scaling); without hidden layers it is a linear map.
+    ``last_scale`` multiplies the last layer's weights; small starts a coupling near the identity.
     """
     if n_layers < 0 or width < 1:
         raise ValueError(f"a hidden layer needs a unit, got n_layers={n_layers}, width={width}")

@@ -23,10 +23,6 @@ def on_device(values: Any, dtype: Any = None) -> Array:
     ``jnp.asarray`` would compile a program for every shape and type it meets and keep it: a fit brings dozens of new
     ones, a megabyte and some milliseconds each.
 
-    Args:
-        values: Numbers, not traced.
-        dtype: Their type; that of ``values`` when left out.
-
     Example:
         >>> on_device([1.0, 2.0], "float32")
         Array([1., 2.], dtype=float32)
@@ -93,11 +89,7 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndar
 
 
 class Restore(Generic[Model]):
-    """Puts a vector back into a model; travels to another process as that model.
-
-    Args:
-        model: The model.
-    """
+    """Puts a vector back into a model; travels to another process as that model."""
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -166,15 +166,8 @@ __all__ = ["PAPER_LIBRARY", "PRIMITIVES", "Primitive", "lookup", "parse_library"
 
 @dataclass(frozen=True)
 class Primitive:
-    """An elementary function.
-
-    Args:
-        name: How the library and saved files call it.
-        arity: Number of arguments; 0 marks the constant, 1 a function, 2 a product-like operation.
-        array: The function on JAX arrays, elementwise.
-        cost: What one use adds to the complexity of an equation.
-        domain: Arguments are held inside these limits; ``None`` leaves an end open.
-        symbol: The same function on SymPy expressions, for a nicer print than its JAX program gives; None to read that.
+    """An elementary function, elementwise on JAX arrays; its arguments are those of `register_primitive`, an arity
+    of 0 marks the constant.
 
     Example:
         >>> PRIMITIVES["square"].apply(jax.numpy.array(3.0)).item()

@@ -29,10 +29,6 @@ Numbers = Float[Array | np.ndarray, " dim"]
 def with_inputs(model: Model, precision: Any) -> Model:
     """Return the same model with shifts, scales and bounds as arrays.
 
-    Args:
-        model: Anything made of bijections.
-        precision: What numbers it will be given.
-
     Example:
         >>> one, other = (with_inputs(Standardise((mean,), (0.5,)), np.float32) for mean in (2.0, 3.0))
         >>> jax.tree.structure(one) == jax.tree.structure(other)
@@ -111,12 +107,7 @@ MOST_PROGRAMS = 64
 
 
 def compiled(function: Callable[..., Any], model: Any, *fixed: Hashable) -> Callable[..., Any]:
-    """Return ``function(*fixed, ...)`` compiled for models of this structure.
-
-    Args:
-        function: Takes the model among its arguments.
-        model: Gives the structure.
-        fixed: First arguments, part of the program.
+    """Return ``function(*fixed, ...)`` compiled for models of this structure, which it takes among its arguments.
 
     Example:
         >>> import jax.numpy as jnp

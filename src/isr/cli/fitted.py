@@ -40,16 +40,8 @@ def conclude(
     provenance: Mapping[str, Any],
     overwrite: bool = True,
 ) -> None:
-    """Save a fitted estimator and print what was found.
-
-    Args:
-        estimator: The fitted estimator.
-        rows: What it was fitted to.
-        out: Where the model goes.
-        data: Where the rows came from.
-        as_json: Whether to print JSON.
-        provenance: What the file should say of where it comes from.
-        overwrite: Whether a file that appeared at ``out`` during the fit gives way.
+    """Save a fitted estimator and print what was found; a file that appeared at ``out`` during the fit gives way or
+    not.
     """
     from isr.storage import save
 

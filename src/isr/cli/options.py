@@ -44,11 +44,6 @@ def names_in(text: str) -> list[str]:
 def pairs_in(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     """Return ``name=value`` texts, comma-separated or one by one, as a mapping.
 
-    Args:
-        texts: What the user gave, once or several times.
-        option: Its name, for the error message.
-        example: How it should look.
-
     Example:
         >>> pairs_in(["depth=200:240,speed=1500:", "p (Pa)=0:"], "--bounds", "depth=200:240")
         {'depth': '200:240', 'speed': '1500:', 'p (Pa)': '0:'}

@@ -163,11 +163,8 @@ class Expressions(Sequence):
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def composed(self, direction: str = "forward", *, max_operations: float = 1000) -> Program:
-        """Return one direction without intermediates: each output and the log-determinant in the inputs alone.
-
-        Args:
-            direction: ``"forward"`` or ``"inverse"``.
-            max_operations: Refuse with `ExpressionTooLarge` what would take more than this.
+        """Return one direction without intermediates, each output and the log-determinant in the inputs alone;
+        refuse with `ExpressionTooLarge` what would take more operations than allowed.
         """
         from isr.equations.program import compose
 

@@ -29,14 +29,8 @@ FUNCTION_NAMES = ("Phi", "PhiInverse", "sigmoid")
 
 @dataclass(frozen=True)
 class Names:
-    """The symbols of a flow's variables, and what the user calls them.
-
-    Args:
-        x: One symbol per variable of x.
-        y: One symbol per variable of y, whichever way it enters.
-        z: One symbol per free latent.
-        padding: The zero appended to a single variable.
-        labels: Display name of each symbol by its name.
+    """The symbols of x, of y whichever way it enters, of free latents and of a padding, and what the user calls
+    them.
     """
 
     x: Symbols
@@ -109,12 +103,8 @@ def _symbols(names: Sequence[str]) -> Symbols:
 
 
 def forward_program(flow: Flow, names: Names, *, padding_is_zero: bool = True) -> tuple[Program, list[Block]]:
-    """Return x to latent as equations, and the blocks they go through.
-
-    Args:
-        flow: The model.
-        names: The symbols to write it in.
-        padding_is_zero: Write the padding of a single variable as 0; else it is an input of its own.
+    """Return x to latent as equations, and the blocks they go through; the padding of a single variable is written
+    as 0, or is an input of its own.
     """
     inputs = names.x if padding_is_zero else (*names.x, *names.padding)
     method = flow.forward_one if padding_is_zero else flow.latent_one
@@ -132,14 +122,7 @@ def function_program(
     outputs: Sequence[sympy.Symbol],
     labels: dict[str, str],
 ) -> Program:
-    """Return a function of one vector, written in JAX, as equations without a log-determinant.
-
-    Args:
-        function: Takes a vector of the inputs and returns one of the outputs.
-        inputs: Symbols of the inputs.
-        outputs: Symbols of the outputs.
-        labels: Display name of each symbol by its name.
-    """
+    """Return a function of one vector, written in JAX, as equations without a log-determinant."""
     graph = Graph()
     (results,) = read(lambda x: jnp.ravel(function(x)), [symbols(graph, inputs)], graph)
     return _written(
@@ -152,10 +135,7 @@ def read_formulas(
 ) -> list[sympy.Expr]:
     """Return the outputs of a function of one vector as expressions, functions of the library under their own names.
 
-    Args:
-        function: Written in JAX.
-        inputs: Symbols of the inputs.
-        whole_numbers: Whether whole numbers stay whole; else every number but 1, -1 and exponents is a float.
+    Every number but 1, -1 and exponents is a float, unless ``whole_numbers`` stay whole.
     """
 
     def constant(value: float) -> Any:

@@ -267,13 +267,7 @@ class ExpressionTooLarge(ValueError):
 
 def compose(program: Program, *, max_operations: float = 1000) -> Program:
     """Return a program with every intermediate put in: outputs and log-determinant in inputs and conditions alone.
-
-    Args:
-        program: One direction of a model.
-        max_operations: Refuse what would take more operations than this.
-
-    Raises:
-        ExpressionTooLarge: When it would.
+    What would take more operations than allowed is refused with `ExpressionTooLarge`.
 
     Example:
         >>> from isr.equations.program import Assignment

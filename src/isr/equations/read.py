@@ -47,13 +47,9 @@ INSIDE_CALLS = (
 def read(
     function: Callable[..., Any], inputs: Sequence[np.ndarray], graph: Graph, *, keep_primitives: bool = False
 ) -> list[np.ndarray]:
-    """Return what a JAX function of arrays gives, as arrays of values of the graph.
+    """Return what a JAX function of arrays, in double precision, gives: arrays of values of the graph.
 
-    Args:
-        function: Takes as many arrays as there are inputs, in double precision, and returns arrays.
-        inputs: Arrays of values, such as `symbols` makes.
-        graph: Takes the nodes.
-        keep_primitives: Whether functions of the library stay calls of their own names, for formulas.
+    With ``keep_primitives`` functions of the library stay calls of their own names, for formulas.
     """
     shapes = [jax.ShapeDtypeStruct(np.shape(array), np.float64) for array in inputs]
     kept = [p.name for p in PRIMITIVES.values() if p.symbol or (keep_primitives and p.name not in POLYNOMIAL)]

@@ -48,15 +48,11 @@ FORMS: dict[str, Callable[..., Any]] = {
 
 
 class Writer:
-    """Writes values of a graph as SymPy expressions, with equations for those that have names.
+    """Writes values of a graph as SymPy expressions, with equations for those that have names; ``inline`` names
+    nothing.
 
-    Args:
-        graph: Holds the values.
-        results: Values that must be written; what they do not read is left out.
-        taken: Names that no intermediate may have.
-        number_of: How a constant is written.
-        inline: Whether nothing gets a name at all.
-        form_of: How a function is written, by its name.
+    What ``results`` do not read is left out, names in ``taken`` are avoided; ``number_of`` writes a constant and
+    ``form_of`` gives a function by its name.
     """
 
     def __init__(

@@ -169,15 +169,8 @@ Both = tuple[np.ndarray, np.ndarray | None]
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows of x, and of y beside them, in blocks of equal size; the few that are left over are not used.
-
-    Args:
-        x: Source of x.
-        y: Source of y, if there is one.
-        seed: Of the rows that are held out of each block.
-        block_rows: Rows of a block, before those held out are taken away.
-        n_held: Rows held out of each block.
-        bounds: The box that all rows of x must lie in.
+    """Rows of x, and of y beside them, in blocks of equal size, of which some are held out; the few that are left
+    over are not used.
     """
 
     x: RowSource

@@ -130,12 +130,8 @@ def _expanded_terms(expression: Expression) -> int:
 
 
 def build_formulas(expressions: Sequence[Expression], n_inputs: int, *, stack: int) -> Formulas:
-    """Return formulas with every float of ``expressions`` as a constant of its own.
-
-    Args:
-        expressions: In the symbols of `input_symbols`, opaque functions named after primitives.
-        n_inputs: Number of variables read.
-        stack: How many networks the expressions stand for.
+    """Return formulas with every float of ``expressions`` as a constant of its own; these are in the symbols of
+    `input_symbols`, opaque functions named after primitives.
     """
     constants: list[float] = []
     places = {s: i for i, s in enumerate(input_symbols(n_inputs))}

@@ -40,14 +40,10 @@ def eliminate(
     singly: bool = True,
     should_stop: Callable[[], bool] = bool,
 ) -> list[Cut]:
-    """Return the path of ever fewer constants, the converged start first.
+    """Return the path of ever fewer constants, the converged start first; zeros stay zero.
 
-    Args:
-        fit: The loss.
-        theta: Starting constants; zeros stay zero.
-        stop_nats: The path ends where one more cut costs so many nats per row.
-        singly: Whether to go on one by one where nothing more can go for free.
-        should_stop: Asked before every cut; the path ends there when it says so.
+    It ends where one more cut costs ``stop_nats`` per row, where ``should_stop`` says so and, unless constants may go
+    ``singly``, where nothing more can go for free.
     """
     theta, loss = fit.converge(theta, np.flatnonzero(theta), max_iterations=20)
     path = [Cut(theta, loss, np.flatnonzero(theta))]

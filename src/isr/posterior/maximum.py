@@ -129,18 +129,11 @@ def find_maximum(
     names: Sequence[str],
     radius: float = np.inf,
 ) -> Maximum:
-    """Return the x of highest density among the maxima that carry mass.
+    """Return the x of highest density among the maxima that carry mass, sought from draws in coordinates.
 
     BFGS climbs in coordinates where the law is round, so it never leaves the bounds, and stays within ``radius`` there.
     An end carries mass where half of the nearest 5 % of the draws are at most ``chi2.ppf(0.5, d) / 2`` nats less dense,
     as around the mode of a normal law of d variables.
-
-    Args:
-        density: Rows of coordinates to rows of x and their log-density.
-        points: Draws, in coordinates.
-        bounds: The box of x.
-        names: Names of the columns of x.
-        radius: How far from the origin of the coordinates to look.
     """
     points = points[np.isfinite(points).all(axis=1)]
     x, heights = density(points)

@@ -33,14 +33,8 @@ def pair_plot(
 ) -> "Figure":
     """Return a figure of finite draws: histograms on the diagonal, points with 50 % and 94 % regions below.
 
-    Args:
-        draws: Rows of all variables.
-        names: Names of the columns.
-        units: Unit by name.
-        truth: One row of all variables, drawn as dashed red lines.
-        prior: Rows of all variables, drawn in grey.
-        shown: Names to show; the first eight where there are more, and the title then says so.
-        colour: Colour of the draws.
+    The truth, one row, is drawn as dashed red lines, rows of a prior in grey. Names to be shown are the first eight
+    where there are more, and the title then says so.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(100, 2))

@@ -36,10 +36,8 @@ def constant_errors(
 ) -> dict[float, float]:
     """Return the standard error of each printed constant that has one, by its absolute value.
 
-    Args:
-        model: The model.
-        errors: Standard error of each of its learned numbers, NaN where there is none.
-        write: Gives the model's equations; other numbers in the model must give equations of the same form.
+    ``errors`` are those of the model's learned numbers, NaN where there is none. ``write`` gives its equations; other
+    numbers in the model must give equations of the same form.
     """
     with jax.enable_x64(True):
         theta, restore = flatten(cast(model, np.float64))
@@ -89,14 +87,8 @@ HALF_WIDTH = 46
 
 @dataclass(frozen=True)
 class Equations:
-    """A model's equations.
-
-    Args:
-        listings: What is shown.
-        sources: Text to copy, by its name.
-        complexity: Their cost; None where it is not known.
-        n_constants: How many numbers stand in them.
-        errors: Standard errors of printed constants, by absolute value.
+    """A model's equations: what is shown, sources by name, cost, and standard errors of printed constants by
+    absolute value.
     """
 
     listings: tuple[Listing, ...] = ()
@@ -112,13 +104,7 @@ class Equations:
 
 
 def equations_of(model: Any, expressions: Expressions, errors: Any = None) -> Equations:
-    """Return the equations of a model with sources to copy.
-
-    Args:
-        model: A flow, or the formulas of a regressor.
-        expressions: What `isr.extract` gave for it.
-        errors: Standard errors of its learned numbers.
-    """
+    """Return the equations of a model with sources to copy; ``errors`` are those of its learned numbers."""
     known = printed_errors(model, expressions, errors)
     sources = {"Python": expressions.code("python"), "C": expressions.code("c")}
     if expressions.inverse is None:

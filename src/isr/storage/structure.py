@@ -40,13 +40,7 @@ Fields hold finished parts, so a change may build modules of them.
 
 
 def upgraded(name: str, fields: Fields, schema: int) -> tuple[str, Fields]:
-    """Return the name and fields that a part of a file has today.
-
-    Args:
-        name: Its class in the file.
-        fields: Its fields there, by name.
-        schema: That of the file.
-    """
+    """Return the name and fields that a part of a file with this schema has today."""
     for version in sorted(version for version in CHANGES if version > schema):
         if name in CHANGES[version]:
             name, fields = CHANGES[version][name](dict(fields))
@@ -79,14 +73,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def encode(value: Any, tensors: dict[str, np.ndarray], where: str, depth: int = 0) -> Any:
-    """Return plain data, arrays and modules as JSON-able data, the arrays put into ``tensors``.
-
-    Args:
-        value: What to encode, nested.
-        tensors: Takes the arrays by name.
-        where: What the value is, for error messages.
-        depth: How deep it lies.
-    """
+    """Return plain data, arrays and modules as JSON-able data, the arrays put into ``tensors``."""
     if depth > _DEEPEST:
         raise ValueError(f"{where} is nested more than {_DEEPEST} levels deep, too deep to save")
     if isinstance(value, np.generic):

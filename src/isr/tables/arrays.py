@@ -22,12 +22,7 @@ class RawColumns(NamedTuple):
 
 
 def take_apart(rows: Any, *, what: str) -> RawColumns:
-    """Return the columns of an array, nested lists, a pandas frame or a series (one column).
-
-    Args:
-        rows: The user's rows.
-        what: What to call them in error messages.
-    """
+    """Return the columns of an array, nested lists, a pandas frame or a series (one column)."""
     pandas = sys.modules.get("pandas")  # who holds a frame has imported it; nobody else pays for it
     if pandas is not None and isinstance(rows, pandas.Series):
         rows = rows.to_frame(name=0 if rows.name is None else rows.name)

@@ -35,14 +35,11 @@ def read_columns(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
 
 
 def read_rows(path: str | Path) -> pd.DataFrame:
-    """Return the rows of a file as a frame with named columns.
+    """Return the rows of a file as a frame with named columns; how its name ends says what it is.
 
     CSV (``.csv``, ``.tsv``, ``.txt``) needs a first line of names; commas, semicolons and tabs are told apart. Of a
     NumPy archive (``.npz``) a one-dimensional array is a column, a matrix ``a`` the columns a1, a2, …, and a complex
     column ``p`` becomes ``p_re`` and ``p_im``.
-
-    Args:
-        path: The file; how its name ends says what it is.
 
     Example:
         >>> import pathlib, tempfile
@@ -76,12 +73,8 @@ def read_rows(path: str | Path) -> pd.DataFrame:
 
 
 def numeric_columns(frame: pd.DataFrame, names: Sequence[str], *, source: str | Path) -> pd.DataFrame:
-    """Return the named columns as finite doubles, in the order of ``names``.
-
-    Args:
-        frame: Rows, from `read_rows`.
-        names: Columns; ``p*`` stands for all that begin with p.
-        source: Where the rows come from, for error messages.
+    """Return the named columns as finite doubles, in the order of ``names``; ``p*`` stands for all that begin with
+    p.
     """
     import pandas as pd
 

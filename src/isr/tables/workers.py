@@ -22,15 +22,10 @@ BLOCK = 4
 def as_they_end(
     calls: Iterable[Any], *, n_jobs: int | None = None, prefer: str | None = None
 ) -> Iterator[Any]:
-    """Yield what each call gives, the first that ends first.
+    """Yield what each call gives, made by ``joblib.delayed``, the first that ends first.
 
     Some backends (Ray's, ``multiprocessing``) cannot give results back one by one; there they come in blocks of a few
-    for each worker.
-
-    Args:
-        calls: Made by ``joblib.delayed``.
-        n_jobs: Workers, as joblib counts them.
-        prefer: ``"threads"`` or ``"processes"``, where the user has not chosen a backend.
+    for each worker. Threads or processes are preferred where the user has not chosen a backend.
 
     Example:
         >>> sorted(as_they_end((joblib.delayed(abs)(n) for n in (-3, 1, -2)), n_jobs=2, prefer="threads"))

@@ -82,10 +82,7 @@ def _digest(head: dict[str, Any], body: bytes) -> str:
 def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
     """Return what `write` kept; refuses a file of another run or a damaged one.
 
-    Args:
-        path: The checkpoint.
-        mark: Fingerprint of the run that wants to resume.
-        template: Gives the optimiser's tree for a number of members: ``template(members) -> State``.
+    ``template(members)`` gives the optimiser's tree for a number of members.
     """
     try:
         line, body = path.read_bytes().split(b"\n", 1)

@@ -38,11 +38,6 @@ class Orders:
     """Rows of the batches of each epoch: several passes over few rows, or a part of a pass over many.
 
     Every pass has a new order. That of the last one is kept: the parts of a pass share it.
-
-    Args:
-        n_rows: Rows there are.
-        batch_size: Rows of a batch.
-        n_steps: Batches of an epoch.
     """
 
     def __init__(self, *, n_rows: int, batch_size: int, n_steps: int) -> None:
@@ -72,11 +67,8 @@ Data = dict[str, Float[Array, "width n"]]
 
 
 class Noise(NamedTuple):
-    """Fresh noise of y in training.
-
-    Attributes:
-        spread: Standard deviation of each y, in standardised units.
-        highest_rate: Learning rate at which more is added; infinite where none is.
+    """Fresh noise of y in training: its spread in standardised units, and the learning rate at which more is added,
+    infinite where none is.
     """
 
     spread: Float[Array | np.ndarray, " width"]

@@ -129,13 +129,7 @@ def widened(noise: Noise, rate: Float[Array, ""] | float) -> Float[Array, "width
 
 @dataclass(frozen=True)
 class FlowObjective:
-    """The mean loss of a batch as a function of a flow's flat weights.
-
-    Args:
-        restore: Puts flat weights into the flow.
-        backward: Weight of the backward term; 0 leaves it out.
-        loss: ``"likelihood"`` or ``"l2+mmd"``.
-    """
+    """The mean loss of a batch as a function of a flow's flat weights; a ``backward`` term of weight 0 is left out."""
 
     restore: Restore[Flow]
     backward: float = 0.0

@@ -18,12 +18,7 @@ from isr.tables.workers import progress_lines
 
 @dataclass
 class Monitor:
-    """Watches one run.
-
-    Args:
-        verbose: Whether to show progress; ``None`` shows it on a terminal only.
-        max_time: Seconds after which the run ends with the best it has.
-    """
+    """Watches one run."""
 
     verbose: bool | None = None
     max_time: float | None = None

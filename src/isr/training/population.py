@@ -167,16 +167,7 @@ def train(
     monitor: Monitor | None = None,
     path: Path | None = None,
 ) -> Population:
-    """Train a population and return it.
-
-    Args:
-        task: What is learned from which rows.
-        restarts: Where it begins.
-        schedule: Phases, penalty and batch size.
-        seed: Of everything drawn.
-        monitor: Progress, deadline and interruption.
-        path: Where checkpoints go; a file found there is resumed from.
-    """
+    """Train a population and return it. Checkpoints go to ``path``; a file found there is resumed from."""
     run = _Run(task, restarts, schedule, seed, monitor or Monitor(verbose=False), path)
     while True:
         run.train_phase()

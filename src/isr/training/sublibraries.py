@@ -45,10 +45,6 @@ def sublibrary_masks(model: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     Flows begin with everything and with single layers, whose couplings may do all they can or only shift, and if
     there is but one, change the second half only or the first only: where effect can be taken for cause, or a scale
     for a shift, restarts that may do either all settle for the same wrong one.
-
-    Args:
-        model: Holds the equation-learner networks.
-        n: How many restarts.
     """
     networks = _networks(model)
     names = sorted({p.name for net in networks for p, _ in units(net.library)} - set(PLAIN))

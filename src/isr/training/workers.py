@@ -45,20 +45,11 @@ def train_shared(
     monitor: Monitor | None = None,
     path: Path | None = None,
 ) -> Population:
-    """Train restarts as `train` does, shared out among ``n_jobs`` workers.
+    """Train restarts as `train` does, shared out among ``n_jobs`` workers, as joblib counts them.
 
-    The bad restarts of each share are dropped within it. The result depends on the number of shares, not on who
-    trains them or in which order. The monitor shows the progress of the first share and stops all. Each share after
-    the first writes its checkpoints to a file of its own beside ``path``.
-
-    Args:
-        task: What is learned from which rows.
-        restarts: Where it begins.
-        schedule: Phases, penalty and batch size.
-        seed: Of everything drawn.
-        n_jobs: Shares, as joblib counts workers; one program for all restarts when None or 1.
-        monitor: Progress, deadline and interruption.
-        path: Where checkpoints go.
+    The bad restarts of each share are dropped within it. The result depends on the number of shares, not on who trains
+    them or in which order. The monitor shows the progress of the first share and stops all. Each share after the first
+    writes its checkpoints to a file of its own beside ``path``.
     """
     n_shares = min(_n_shares(n_jobs), len(restarts.weights))
     monitor, root = monitor or Monitor(verbose=False), sequence_of(seed)  # a key itself does not travel

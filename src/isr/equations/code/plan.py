@@ -34,12 +34,7 @@ _CLAIMED = re.compile(
 class Language:
     """One language that equations are written in; its syntax stands in its template.
 
-    Args:
-        name: What it is called.
-        template: The file in ``templates/``.
-        printer: Writes one expression.
-        longest: Characters of one function; None for one function whatever its length.
-        claimed: Names that no function may have.
+    Functions are cut at ``longest`` characters, and none has a ``claimed`` name.
     """
 
     name: str
@@ -109,12 +104,8 @@ class Plan:
 
 
 def plan(program: Program, language: Language, n_outputs: int | None = None) -> Plan:
-    """Return a program's equations as text, named, ordered and cut.
-
-    Args:
-        program: One direction of a model.
-        language: Whose syntax.
-        n_outputs: How many leading outputs are wanted; equations only the others need are left out.
+    """Return a program's equations as text, named, ordered and cut; equations that only outputs beyond ``n_outputs``
+    need are left out.
     """
     names = _identifiers(program, language)
     printer = language.printer(program, names)

@@ -26,11 +26,8 @@ _FEWEST_TERMS = 3
 
 @dataclass(frozen=True)
 class LinearForms:
-    """Sums that weigh the same variables, side by side: one matrix product gives them all.
-
-    Args:
-        symbols: The variables, in the order of the matrix's columns.
-        rows: The weights of each sum.
+    """Sums that weigh the same variables, side by side, the weights of each in the order of the variables: one
+    matrix product gives them all.
     """
 
     symbols: tuple[sympy.Symbol, ...]
@@ -91,10 +88,7 @@ def _sum(texts: list[str]) -> str:
 class LanguagePrinter(CodePrinter):
     """What all languages have in common: exact numbers, given names, powers by multiplication.
 
-    Args:
-        program: The equations to be written.
-        names: The identifier that stands for each symbol.
-        own: What SymPy's functions are called, where the language has another name for them.
+    ``own`` says what SymPy's functions are called, where the language has another name for them.
     """
 
     language: str

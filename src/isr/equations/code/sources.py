@@ -246,11 +246,8 @@ def _in_brackets(text: str) -> str:
 
 
 def numpy_function(program: Program, functions: dict[str, Callable]) -> Callable:
-    """Return a program as a function of a list of input columns and a list of condition columns.
-
-    Args:
-        program: One direction of a model.
-        functions: The runtime functions ``isr_...`` that its text may call.
+    """Return a program as a function of a list of input columns and a list of condition columns; ``functions`` are
+    the runtime functions ``isr_...`` that its text may call.
     """
     todo: Plan = plan(program, LANGUAGES["python"])
     source = str(_templates().get_template("direction.py.j2").module.direction("map", todo))  # type: ignore[attr-defined]
@@ -289,9 +286,6 @@ class JaxFunctions:
 
 def to_jax(equations: Expressions) -> JaxFunctions:
     """Return the equations as JAX functions of one sample, for ``jit``, ``grad`` and ``vmap``.
-
-    Args:
-        equations: What `isr.extract` gave.
 
     Example:
         >>> import jax, isr, jax.numpy as jnp
@@ -349,14 +343,11 @@ def evaluate(
     function: Callable | None = None,
     parameters: Sequence[float] = (),
 ) -> tuple[Float[np.ndarray, "n outputs"], Float[np.ndarray, " n"]]:
-    """Return the outputs and the log-determinants of a program for rows of inputs.
+    """Return the outputs and the log-determinants of a program for rows of inputs, given as many conditions or a
+    single one.
 
-    Args:
-        program: The equations.
-        rows: One column per input.
-        y: One column per condition, as many rows as ``rows`` or a single one; left out without conditions.
-        function: What `compile_numpy` made of the program, to save compiling again.
-        parameters: Values of its last inputs, the same for all rows.
+    ``function`` is what `compile_numpy` made of the program, to save compiling again; ``parameters`` are values of its
+    last inputs, the same for all rows.
     """
     rows = _columns(rows, len(program.inputs) - len(parameters), "the input")
     given = None

@@ -67,14 +67,8 @@ def latex(
     log_det: bool = True,
     units: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a program as a LaTeX ``align*`` environment.
-
-    Args:
-        program: One direction of a model.
-        digits: Significant digits of a number.
-        width: About how many characters wide a line of print may be.
-        log_det: Whether the log-determinant has a line.
-        units: Unit of a variable, by the user's name for it; told in comments.
+    """Return a program as a LaTeX ``align*`` environment, its lines about ``width`` characters of print wide, units
+    in comments.
 
     Example:
         >>> x, z = sympy.symbols("x_1 z1", real=True)

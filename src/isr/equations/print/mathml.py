@@ -164,14 +164,10 @@ def mathml(
     width: int | None = None,
     log_det: bool = True,
 ) -> str:
-    """Return a program as one ``<math>`` element, one equation per row.
+    """Return a program as one ``<math>`` element, one equation per row; a sum wider than about ``width`` characters
+    goes on in the next row.
 
-    Args:
-        program: One direction of a model.
-        digits: Significant digits of a number.
-        errors: Standard error of a constant, by its absolute value; shown as ``0.794(12)``.
-        width: About how many characters wide a sum may be before it goes on in the next row; None for any width.
-        log_det: Whether the log-determinant has a row.
+    ``errors`` gives the standard error of a constant by its absolute value; it is shown as ``0.794(12)``.
 
     Example:
         >>> x, z = sympy.symbols("x z", real=True)
@@ -213,13 +209,7 @@ _ELLIPSIS = sympy.Symbol("⋮")
 
 @dataclass(frozen=True)
 class Listing:
-    """Equations under one heading.
-
-    Args:
-        heading: What they are.
-        html: MathML.
-        note: What the reader should know about it.
-    """
+    """Equations under one heading, as MathML, and what the reader should know about them."""
 
     heading: str
     html: str
@@ -249,12 +239,7 @@ def units_html(units: Mapping[str, str]) -> str:
 
 
 def listings(expressions: Expressions, errors: Mapping[float, float] | None = None) -> list[Listing]:
-    """Return the equations of a model, each direction under its heading.
-
-    Args:
-        expressions: What `isr.extract` gave.
-        errors: Standard error of a constant, by its absolute value.
-    """
+    """Return the equations of a model, each direction under its heading; ``errors`` as in `mathml`."""
     if expressions.inverse is None:
         return [listing(expressions.forward, "y from x", errors=errors, log_det=False)]
     return [
@@ -272,14 +257,7 @@ def composed_listings(expressions: Expressions) -> list[Listing]:
 def listing(
     program: Program, heading: str = "", *, errors: Mapping[float, float] | None = None, log_det: bool = True
 ) -> Listing:
-    """Return the equations of one direction.
-
-    Args:
-        program: The equations.
-        heading: What they are.
-        errors: Standard error of a constant, by its absolute value.
-        log_det: Whether the log-determinant has a row.
-    """
+    """Return the equations of one direction under a heading; ``errors`` as in `mathml`."""
     n, shown, note = len(program.assignments), program.assignments, ""
     few = n_terms(program) <= MOST_TERMS
     if n > MOST_EQUATIONS or not few:

@@ -29,14 +29,7 @@ LETTERS = {name: letter for letter, name in GREEK.items()}
 
 @dataclass(frozen=True)
 class Label:
-    """A name taken apart.
-
-    Args:
-        base: Letter or word.
-        subscripts: What stands below it.
-        block: The block it belongs to, above it; empty outside blocks.
-        verbatim: Whether ``base`` is free text rather than a letter or a word.
-    """
+    """A name taken apart: letter or word, what stands below it, the block above it, and whether it is free text."""
 
     base: str
     subscripts: tuple[str, ...] = ()
@@ -201,14 +194,10 @@ def text(
     log_det: bool = True,
     units: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a program as lines of text.
+    """Return a program as lines of text, all digits of a number for None.
 
-    Args:
-        program: One direction of a model.
-        digits: Significant digits of a number; ``None`` gives all there are.
-        unicode: Whether to print for the eye (π, ², ·, the user's own letters) instead of for a parser.
-        log_det: Whether the log-determinant has a line.
-        units: Unit of a variable, by the user's name for it; a remark says it.
+    With ``unicode`` it is for the eye (π, ², ·, the user's own letters) instead of for a parser. Units, by the user's
+    name of a variable, stand in remarks.
 
     Example:
         >>> x, z = sympy.symbols("x z", real=True)
@@ -237,11 +226,6 @@ def text(
 
 def legend(program: Program, units: Mapping[str, str], *, unicode: bool = False) -> list[str]:
     """Return what symbols stand for, where that is not what is printed, and in which unit.
-
-    Args:
-        program: One direction of a model.
-        units: Unit of a variable, by the user's name for it.
-        unicode: Whether the user's own letters are printed where they can be.
 
     Example:
         >>> depth, c = sympy.symbols("depth c", real=True)

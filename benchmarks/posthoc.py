@@ -126,7 +126,7 @@ def split_flow(flow: Any) -> tuple[Callable[[np.ndarray], tuple[np.ndarray, np.n
     import jax.numpy as jnp
 
     from isr.bijections.affine import Standardise
-    from isr.bijections.chain import Chain
+    from isr.bijections.bijection import Chain
     from isr.bijections.coupling import Coupling
 
     *first, coupling = flow.steps

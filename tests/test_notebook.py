@@ -20,7 +20,7 @@ from isr.posterior.posterior import Posterior
 from isr.storage import Bundle
 from isr.storage.front import Front
 from isr.tables.tables import Columns
-from isr.training.history import History
+from isr.training.checkpoint import History
 
 HOSTILE = ("</td><script>run()</script>", "<img src=x onerror=run()>", '"><svg onload=run()>')
 FRONT = {"complexity": [3, 9], "nll": [2.0, 1.0], "n_parameters": [1, 4], "chosen": [False, True]}

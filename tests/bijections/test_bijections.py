@@ -19,8 +19,8 @@ from isr.bijections.affine import (
     Standardise,
     inverse_and_log_det,
 )
+from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_core
-from isr.bijections.chain import Chain
 from isr.bijections.charts import Polar, SinhArcsinh, Split
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.formula import Formulas

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from isr.bijections import chain
+from isr.bijections import bijection
 from isr.bijections.affine import Linear
+from isr.bijections.bijection import Chain, repeats
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.chain import Chain, repeats
 from isr.bijections.parameters import flatten
 
 
@@ -46,7 +46,7 @@ def test_loops_change_no_value_and_no_gradient(method, one_condition, columns, m
         )
 
     looped = jax.jit(jax.value_and_grad(total))(vector)
-    monkeypatch.setattr(chain, "LEAST_REPEATS", 100)
+    monkeypatch.setattr(bijection, "LEAST_REPEATS", 100)
     unrolled = jax.jit(jax.value_and_grad(lambda weights: total(weights)))(vector)
     assert_allclose(looped[0], unrolled[0], rtol=1e-5)
     assert_allclose(looped[1], unrolled[1], rtol=1e-4, atol=1e-5)

@@ -15,7 +15,7 @@ from isr.bijections.formula import Formulas
 from isr.cli import main
 from isr.estimators.settings import Effort
 from isr.formulas.front import Point
-from isr.training.history import History
+from isr.training.checkpoint import History
 
 DENSE = {
     "n_blocks": 1, "n_layers": 1, "library": {"constant": 1, "id": 1, "square": 1}, "units": {"depth": "m"},

@@ -13,7 +13,7 @@ import sympy
 
 import isr
 from isr.bijections.affine import Bounded, Standardise
-from isr.bijections.chain import Chain
+from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
 from isr.cli.models import front_of, open_model
 from isr.equations.check import CheckResult, CheckRow

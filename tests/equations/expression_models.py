@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr.bijections.affine import Bounded, Shift, Standardise
+from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.chain import Chain
 from isr.bijections.charts import Split
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.flow import Flow

@@ -10,8 +10,8 @@ import sympy
 from numpy.testing import assert_allclose
 
 from isr.bijections.affine import Standardise
+from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.chain import Chain
 from isr.bijections.flow import Flow
 from isr.bijections.formula import evaluate
 from isr.bijections.networks import build_eql

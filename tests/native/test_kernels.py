@@ -12,14 +12,14 @@ import sympy
 
 from isr import SymbolicFlow, Training
 from isr.bijections import primitives
-from isr.bijections.accelerated import Accelerated, accelerate, accelerated_steps
 from isr.bijections.affine import Linear, Shift
+from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.chain import Chain
 from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import cast, flatten
 from isr.bijections.primitives import PRIMITIVES, register_primitive
+from isr.bijections.programs import Accelerated, accelerate, accelerated_steps
 from isr.estimators.settings import Effort
 from isr.native import library
 from isr.training.loop import Moment

@@ -8,8 +8,7 @@ from numpy.testing import assert_allclose
 
 import isr
 from isr.bijections.affine import Bounded, Standardise
-from isr.bijections.bijection import AbstractBijection
-from isr.bijections.chain import Chain
+from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.flow import Flow
 from isr.posterior.maximum import SpikeWarning, normal_points
 from isr.posterior.posterior import Posterior

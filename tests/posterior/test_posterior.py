@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from isr.bijections.affine import Bounded, Linear, Standardise
-from isr.bijections.bijection import AbstractBijection
-from isr.bijections.chain import Chain
+from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.coupling import ConditionMap
 from isr.bijections.flow import Flow
 from isr.posterior import plots

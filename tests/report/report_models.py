@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr.bijections.affine import Bounded, Standardise
+from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.chain import Chain
 from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas

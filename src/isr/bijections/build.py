@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from isr.bijections.affine import Bounded, Inverted, Linear, Permutation, Standardise
-from isr.bijections.bijection import AbstractBijection
-from isr.bijections.chain import Chain
+from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.charts import Polar, SinhArcsinh, gain_of_split, split_of
 from isr.bijections.coupling import AbstractTransformer, Affine, ConditionMap, Coupling, Subnetwork
 from isr.bijections.flow import Flow

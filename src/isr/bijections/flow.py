@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from isr.bijections.accelerated import Accelerated, accelerate
 from isr.bijections.affine import LOG_SQRT_2PI, Bounded
 from isr.bijections.bijection import (
     AbstractBijection,
+    Chain,
     Columns,
     Mapped,
     MappedColumns,
@@ -28,10 +28,9 @@ from isr.bijections.bijection import (
     Vector,
     axis_of,
 )
-from isr.bijections.chain import Chain
 from isr.bijections.coupling import ConditionMap
 from isr.bijections.parameters import cast
-from isr.bijections.programs import compiled, with_inputs
+from isr.bijections.programs import Accelerated, accelerate, compiled, with_inputs
 
 CHUNK = 16_384
 Precision = Literal["double", "single"]

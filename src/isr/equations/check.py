@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from isr.bijections.affine import Bounded, Standardise
-from isr.bijections.bijection import AbstractBijection
-from isr.bijections.chain import Chain
+from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import cast

@@ -20,7 +20,7 @@ from isr.estimators.status import Status, status_of
 from isr.formulas.front import Point, choose
 from isr.storage import Bundle, save
 from isr.storage.bundle import model_html
-from isr.training.history import History
+from isr.training.checkpoint import History
 from isr.training.monitor import Monitor
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr.bijections.affine import Bounded, Inverted, Standardise
-from isr.bijections.bijection import AbstractBijection
+from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.build import Architecture, build_flow, chart_steps
-from isr.bijections.chain import Chain
 from isr.bijections.coupling import ConditionMap
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import Restore, cast, n_constants
@@ -27,9 +26,17 @@ from isr.bijections.programs import compiled
 from isr.estimators import pipeline
 from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted, Polished, Pruned, Trained
 from isr.estimators.rows import Pairs, Rows, StandardBlocks, Stream, prepare
-from isr.estimators.safety import is_beaten, is_tame, normal_law, not_beaten, not_wild
 from isr.estimators.settings import Plan
-from isr.estimators.status import WILD, DivergedError, beaten_by_normal
+from isr.estimators.status import (
+    WILD,
+    DivergedError,
+    beaten_by_normal,
+    is_beaten,
+    is_tame,
+    normal_law,
+    not_beaten,
+    not_wild,
+)
 from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
 from isr.training.loop import Noise

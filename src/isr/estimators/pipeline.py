@@ -24,8 +24,8 @@ from isr.formulas.refit import Fit, RowLoss
 from isr.formulas.snap import Snapped, fix_gauge, snap
 from isr.training.loop import Blocks, Noise
 from isr.training.monitor import Monitor
+from isr.training.penalties import sublibrary_masks
 from isr.training.population import Population, Restarts, Task
-from isr.training.sublibraries import sublibrary_masks
 from isr.training.workers import train_shared
 
 # Formulas with more constants than this are neither short nor cheap to refine.

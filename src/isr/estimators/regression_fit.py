@@ -26,7 +26,7 @@ from isr.estimators.status import DivergedError
 from isr.formulas import canonical
 from isr.formulas.canonical import input_symbols, network_expressions
 from isr.formulas.front import choose, pareto
-from isr.tables.splits import split_rows
+from isr.tables.tables import split_rows
 from isr.training.workers import keep_compiled_programs
 
 N_REFINED = 5

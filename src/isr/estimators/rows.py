@@ -18,7 +18,7 @@ import numpy as np
 from isr.bijections.affine import Bounded, Standardise, standardise
 from isr.tables.bounds import Bounds, parse_bounds
 from isr.tables.sources import RowSource
-from isr.tables.splits import split_rows
+from isr.tables.tables import split_rows
 
 # Share of the rows held out, and at most how many.
 HELD_OUT, MAX_HELD_OUT = 0.2, 20_000

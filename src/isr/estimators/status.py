@@ -1,14 +1,148 @@
-"""How a fit ended, in words, and the warning that says so."""
+"""How a fit ended, in words; the normal law that every flow competes with, and whether a flow can be trusted.
+
+A mean over held-out rows does not see what happens to one row in a hundred thousand, nor where draws go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 
+from isr.bijections.affine import Linear, Standardise
+from isr.bijections.bijection import Chain
+from isr.bijections.coupling import ConditionMap, Coupling
+from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas, Tree
+from isr.estimators.rows import Rows
 from isr.formulas.front import Point
 from isr.training.population import Population
+
+# Added to a covariance of standardised rows, whose columns may repeat each other.
+RIDGE = 1e-6
+
+
+def normal_law(rows: Rows) -> Flow:
+    """Return the normal law of standard rows, linear in y where there is one.
+
+    ``z = W (x - mean)`` for a density and ``z = W (x - B y)`` given y, with a triangular ``W``. A single variable has
+    its padding beside it, as every flow of one has, so that losses can be compared.
+    """
+    arrays = rows.standard(rows.train)
+    x = arrays["x"].T
+    if not rows.n_observed:
+        return Flow(Linear(jnp.asarray(_whitening(x, rows.n_padding))), n_padding=rows.n_padding)
+    y = arrays["y"].T
+    slopes = np.linalg.lstsq(y, x, rcond=None)[0].T
+    slopes[rows.dim :] = 0.0
+    matrix = _whitening(x - y @ slopes.T, rows.n_padding)
+    steps = (Linear(jnp.asarray(matrix)), _shifts(-matrix @ slopes, len(matrix)))
+    unchanged = Standardise((0.0,) * rows.n_observed, (1.0,) * rows.n_observed)
+    return Flow(Chain(steps), ConditionMap(unchanged, None, None), n_padding=rows.n_padding)
+
+
+def _whitening(rows: np.ndarray, n_padding: int) -> np.ndarray:
+    covariance = np.atleast_2d(np.cov(rows.T)) + RIDGE * np.eye(rows.shape[1])
+    matrix = np.linalg.inv(np.linalg.cholesky(covariance))
+    return np.diag([matrix[0, 0], 1.0]) if n_padding else matrix
+
+
+def _shifts(slopes: np.ndarray, dim: int) -> Coupling:
+    """Return the coupling that adds a linear function of the condition to each variable."""
+    split = dim // 2
+
+    def formulas(part: np.ndarray, n_other: int) -> Formulas:
+        n, d_y = part.shape
+
+        def shift(row: int) -> Tree:
+            products = [("mul", ("constant", row * d_y + j), ("input", n_other + j)) for j in range(d_y)]
+            return products[0] if d_y == 1 else ("add", *products)
+
+        trees = (*[("number", 0)] * n, *(shift(row) for row in range(n)))
+        return Formulas(jnp.asarray(part.ravel()), trees, 2, n_other + d_y)
+
+    first, second = formulas(slopes[:split], dim - split), formulas(slopes[split:], split)
+    return Coupling(first, second, split, dim)
+
+
+N_TRIED = 4096
+# In standard deviations: a latent of a row only a little outside of the data beyond this is an explosion.
+FARTHEST_LATENT = 200.0
+# Nats by which a row may be less likely than under the normal law.
+WORST_ROW = 60.0
+# Draws farther out than so many times the reach of the data are wild.
+WILD_DRAW = 5.0
+# Rows moved by so many standard deviations are still where data may lie; none of them may cost so many nats more than
+# under the normal law, unless the density is so narrow that most of them do.
+MOVED, WORST_MOVED_ROW = 0.1, 1000.0
+
+
+def is_tame(flow: Flow, rows: Rows) -> bool:
+    """Return whether samples are finite and lie where data lie, so that the formulas need no guard.
+
+    Latents out to six standard deviations must come back finite, and of ordinary draws all but one in a thousand must
+    lie within the reach of the data. Forward, rows a tenth further out than the data must not be thrown to latents
+    beyond any reason.
+    """
+    rng, x, y = np.random.default_rng(0), rows.train.x, rows.train.y
+    size = (N_TRIED, flow.bijection.dim)
+    noise = np.concatenate([rng.normal(size=size), rng.uniform(-6, 6, size=size)])
+    drawn = flow.draw(noise, None if y is None else y[rng.integers(len(x), size=len(noise))])
+    if not np.all(np.isfinite(drawn)):
+        return False
+    is_far = np.any(np.abs(drawn[:N_TRIED] - x.mean(axis=0)) > _reach(x), axis=1)
+    if np.mean(is_far) >= 1e-3:
+        return False
+    some = rng.integers(len(x), size=N_TRIED)
+    further = x.mean(axis=0) + 1.1 * (x[some] - x.mean(axis=0))
+    density = flow.log_prob(further, None if y is None else y[some])
+    return bool(np.all(density > -0.5 * FARTHEST_LATENT**2))
+
+
+def not_wild(front: Sequence[Point], rows: Rows, normal: Point | None) -> list[Point]:
+    """Return the points that do nothing absurd to held-out rows, to their own draws or to rows near the data.
+
+    Densities only: given y, a law may be as narrow as the noise of y makes it, and rows far out in it are no fault.
+    """
+    if rows.n_observed or normal is None:
+        return list(front)
+    rng, x = np.random.default_rng(0), rows.train.x
+    some = rng.integers(len(x), size=N_TRIED)
+    moved = x[some] + MOVED * x.std(axis=0) * rng.normal(size=(N_TRIED, rows.dim))
+    expected = normal.model.log_prob(moved)
+
+    def is_fine(point: Point) -> bool:
+        if np.any(point.held_out_rows > normal.held_out_rows + WORST_ROW):
+            return False
+        drawn = point.model.draw(np.random.default_rng(1).normal(size=(N_TRIED, point.model.bijection.dim)))
+        if not np.all(np.abs(drawn - x.mean(axis=0)) <= WILD_DRAW * _reach(x)):
+            return False
+        loss = expected - point.model.log_prob(moved)
+        return bool(np.all(loss < WORST_MOVED_ROW) or np.median(loss) > WORST_ROW)
+
+    return [point for point in front if point is normal or is_fine(point)]
+
+
+def not_beaten(front: Sequence[Point], normal: Point | None) -> list[int]:
+    """Return which points the normal law does not beat on held-out rows, at least the best."""
+    kept = [i for i, point in enumerate(front) if not is_beaten(point, normal)]
+    return kept or [int(np.argmin([point.held_out_nats for point in front]))]
+
+
+def is_beaten(point: Point, normal: Point | None) -> bool:
+    """Return whether there is a normal law that is better on held-out rows, by more than two standard errors."""
+    if normal is None:
+        return False
+    gap = point.held_out_rows - normal.held_out_rows
+    return not np.mean(gap) <= 2 * np.std(gap) / np.sqrt(len(gap))
+
+
+def _reach(x: np.ndarray) -> np.ndarray:
+    """How far from the mean data may lie: ten standard deviations or, for heavy tails, twice the range."""
+    return np.maximum(10 * x.std(axis=0), 2 * np.ptp(x, axis=0)) + 1e-12
+
 
 # Nats per row by which held-out rows may be worse than training rows, beside what chance explains.
 LARGE_GAP = 0.5

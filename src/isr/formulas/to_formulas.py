@@ -13,8 +13,7 @@ import numpy as np
 import sympy
 
 from isr.bijections.affine import Shift, Standardise
-from isr.bijections.bijection import AbstractBijection
-from isr.bijections.chain import Chain
+from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.coupling import AbstractTransformer, Coupling, Subnetwork
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas

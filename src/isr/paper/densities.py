@@ -16,7 +16,7 @@ from isr.estimators.symbolic_flow import SymbolicFlow
 from isr.paper import records
 from isr.problems.densities import DENSITIES
 from isr.tables.extras import need
-from isr.training.history import History
+from isr.training.checkpoint import History
 
 N_TRAIN, N_TEST, N_DRAWN = 10_000, 100_000, 5_000
 # A look takes two fits at a time, in processes of their own: most of a short fit is compilation.

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from scipy.stats import chi2
 
 from isr.bijections.affine import Bounded, standardise
-from isr.bijections.chain import Chain
+from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
 from isr.tables.bounds import Bounds
 

@@ -6,8 +6,10 @@ import base64
 import functools
 import hashlib
 import html
+import os
 from collections.abc import Mapping
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ from isr.report.figures import (
     marginal_figures,
     pair_figures,
 )
-from isr.report.gather import ReportData
+from isr.report.gather import ReportData, gather
 from isr.storage import Bundle
 
 MOST_CONSTANTS = 60
@@ -39,6 +41,34 @@ MOST_CONSTANTS = 60
 MOST_CODE = 2_000_000
 # In the order they are read in: later ones use what earlier ones define.
 SCRIPTS = ("base", "page", "statistics", "likeness", "sampler", "corner", "arm", "explorer")
+
+
+def write_report(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True, **options: Any) -> Path:
+    """Write a page about a model and return its path.
+
+    Args:
+        model: A fitted estimator, a `Bundle`, the path of a saved model, a `Flow`, or a `ReportData`.
+        path: The HTML file.
+        overwrite: Whether an existing file may be replaced.
+        **options: Those of `gather`, such as ``data=(x, y)``; none with a `ReportData`, which holds them already.
+
+    Example:
+        >>> import jax, isr, tempfile, pathlib
+        >>> flow = isr.build_flow(jax.random.key(0), 2)
+        >>> path = write_report(flow, pathlib.Path(tempfile.mkdtemp()) / "report.html", checks=False)
+        >>> "<math" in path.read_text("utf-8")
+        True
+    """
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already; choose another name or pass overwrite=True")
+    if isinstance(model, ReportData) and options:
+        raise TypeError(
+            f"a ReportData holds everything already, got {', '.join(options)}; change it with dataclasses.replace"
+        )
+    contents = model if isinstance(model, ReportData) else gather(model, **options)
+    target.write_text(render(contents), encoding="utf-8")
+    return target
 
 
 def render(data: ReportData) -> str:

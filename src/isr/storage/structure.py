@@ -49,7 +49,7 @@ def upgraded(name: str, fields: Fields, schema: int) -> tuple[str, Fields]:
 
 CLASSES = {
     "Bounded": "isr.bijections.affine",
-    "Chain": "isr.bijections.chain",
+    "Chain": "isr.bijections.bijection",
     "ConditionMap": "isr.bijections.coupling",
     "Coupling": "isr.bijections.coupling",
     "EQL": "isr.bijections.networks",

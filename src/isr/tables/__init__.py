@@ -2,8 +2,7 @@
 
 from isr.tables.bounds import Bounds, parse_bounds
 from isr.tables.names import check_names, symbol_names
-from isr.tables.splits import Split, split_rows
-from isr.tables.tables import Columns, Table, check_paired, read_row, read_table
+from isr.tables.tables import Columns, Split, Table, check_paired, read_row, read_table, split_rows
 
 __all__ = [
     "Bounds",

@@ -18,8 +18,7 @@ import numpy as np
 from isr.bijections.parameters import Seed, child, jax_keys, on_device, sequence_of
 from isr.tables.whole_files import refuse_unwritable
 from isr.training import checkpoint
-from isr.training.checkpoint import Progress
-from isr.training.history import History
+from isr.training.checkpoint import History, Progress
 from isr.training.loop import (
     Blocks,
     Data,

@@ -15,7 +15,7 @@ import numpy as np
 from isr.bijections.parameters import Seed, child, sequence_of
 from isr.tables.whole_files import cache_dir
 from isr.tables.workers import all_together
-from isr.training.history import History
+from isr.training.checkpoint import History
 from isr.training.monitor import Monitor
 from isr.training.population import Population, Restarts, Schedule, Task, train
 

@@ -12,7 +12,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "isr"
 
-LIBRARY = {"tables", "bijections", "native", "training", "formulas", "equations", "posterior", "storage"}
+LIBRARY = {"tables", "bijections", "native", "training", "formulas", "equations", "posterior", "storage"} | {
+    "inversion"
+}
 MAY_IMPORT = {
     "tables": set(),
     "bijections": {"tables", "native"},
@@ -22,6 +24,7 @@ MAY_IMPORT = {
     "equations": {"tables", "bijections"},
     "storage": {"tables", "bijections", "equations", "formulas", "posterior"},
     "posterior": {"tables", "bijections", "training", "formulas", "equations"},
+    "inversion": {"tables", "bijections", "equations", "posterior"},
     "estimators": LIBRARY,
     "report": LIBRARY | {"estimators"},
     "problems": {"tables", "posterior"},

@@ -16,6 +16,7 @@ PUBLIC_NAMES = [
     "Expressions",
     "Flow",
     "ISR",
+    "Inversion",
     "PRIMITIVES",
     "Primitive",
     "SymbolicFlow",

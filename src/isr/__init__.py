@@ -18,6 +18,7 @@ _EXPORTS = {
     "Expressions": "isr.equations",
     "Flow": "isr.bijections.flow",
     "ISR": "isr.estimators.inverse",
+    "Inversion": "isr.estimators.inversion",
     "PRIMITIVES": "isr.bijections.primitives",
     "Primitive": "isr.bijections.primitives",
     "SymbolicFlow": "isr.estimators.symbolic_flow",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from isr.equations.check import check
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
+    from isr.estimators.inversion import Inversion
     from isr.estimators.settings import Condenser, Training
     from isr.estimators.symbolic_flow import SymbolicFlow
     from isr.storage import load, save
@@ -54,6 +56,7 @@ __all__ = [
     "EQLRegressor",
     "Expressions",
     "Flow",
+    "Inversion",
     "Primitive",
     "SymbolicFlow",
     "Training",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from isr.equations import Expressions
-    from isr.posterior.posterior import Posterior
+    from isr.posterior.abstract import AbstractPosterior
     from isr.storage.front import Front
 
 REMEDY = "restore it from a backup or save the model again"
@@ -231,11 +231,18 @@ class Bundle:
         """Which of ``posterior``, ``predict``, ``sample`` and ``score_samples`` this kind of model has."""
         if isinstance(self.model, Formulas):
             return ("predict",)
+        if self._laws is not None:
+            return ("posterior",)
         if not isinstance(self.model, Flow):
             return ()
         posterior = ("posterior",) if self.model.condition_dim else ()
         predict = ("predict",) if self.model.n_observed else ()
         return (*posterior, *predict, "sample", "score_samples")
+
+    @property
+    def _laws(self) -> Any:
+        """The laws of an `Inversion`, or None."""
+        return self.model if type(self.model).__name__ == "SavedLaws" else None
 
     def require(self, ability: str) -> None:
         """Raise a `TypeError` that says what the model can do unless ``ability`` is among it."""
@@ -244,7 +251,7 @@ class Bundle:
             known = f"{', '.join(others)} and {last}" if others else last
             raise TypeError(f"this {self.title} has no {ability}; it has {known}")
 
-    def posterior(self, y_star: Any, *, prior: Any = None, simulator: Any = None) -> Posterior:
+    def posterior(self, y_star: Any, *, prior: Any = None, simulator: Any = None) -> AbstractPosterior:
         """Return the posterior of x given one observation, or several of the same x as rows; see `Posterior`.
 
         Args:
@@ -252,9 +259,15 @@ class Bundle:
             prior: Density of x that the model was trained on, where the posterior needs it.
             simulator: What gives y for rows of x, for checks by simulation.
         """
-        from isr.posterior.posterior import Posterior
+        from isr.posterior.posterior import Posterior, read_observations
 
         self.require("posterior")
+        if self._laws is not None:
+            known = self.named()
+            return self._laws.posterior(
+                read_observations(y_star, known.columns("y")), known.x_names, known.y_names, units=self.units,
+                prior=prior, simulator=simulator, extent=self.metadata.get("extent"),
+            )  # fmt: skip
         return Posterior(
             self.flow,
             y_star,

@@ -83,6 +83,9 @@ def refuse_bad_formulas(tree: Any) -> None:
 
 def refuse_unless_shapes_fit(model: Any) -> None:
     """Raise unless the arrays of a model fit each other; nothing is computed, JAX only traces the shapes."""
+    if hasattr(model, "to_law"):
+        model.to_law()  # parses every formula
+        return
     with jax.enable_x64(True):
         model = cast(model, jnp.float64)
 

@@ -60,6 +60,7 @@ CLASSES = {
     "MLP": "isr.bijections.networks",
     "Permutation": "isr.bijections.affine",
     "Polar": "isr.bijections.charts",
+    "SavedLaws": "isr.inversion.record",
     "Shift": "isr.bijections.affine",
     "SinhArcsinh": "isr.bijections.charts",
     "Split": "isr.bijections.charts",

@@ -1,0 +1,352 @@
+"""Inversion: the front door for inverse problems. It finds the laws, proposes, corrects, and says what it found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from isr.estimators.inverse import ConditionalISR, observation_noise
+from isr.estimators.settings import seed_of
+from isr.inversion.find import Found, find_law
+from isr.inversion.formula import Formula, parse
+from isr.inversion.posterior import LawPosterior
+from isr.inversion.prior import PriorLaw, of_prior
+from isr.inversion.recognise import recognise_prior
+from isr.inversion.record import SavedLaws, of_law, of_prior_law
+from isr.inversion.stated import read_laws
+from isr.posterior.abstract import AbstractPosterior
+from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
+from isr.posterior.posterior import read_observations
+from isr.posterior.priors import parse_prior
+from isr.posterior.simulation import simulate
+from isr.storage import Bundle, save
+from isr.tables.names import symbol_names
+from isr.tables.tables import Table, check_paired, check_units, read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Held-out rows on which a law in doubt is compared with a flow, and standard errors that decide.
+N_COMPARED = 60
+CLEARLY = 2.0
+
+
+@dataclass(eq=False, repr=False)
+class Inversion(BaseEstimator):
+    """Finds the law of y given x and the law of x, both short, and gives the exact posterior that follows.
+
+    Args:
+        prior: What is known of x: a mapping from name to ``(low, high)`` or to a frozen SciPy distribution, or anything
+            else that `isr.posterior.priors.parse_prior` takes. None recognises it from the rows.
+        noise: Standard deviation of the noise that an observation has: a number, one per column of y, or a mapping by
+            name. ``"auto"`` finds it, which may be a formula of x, correlated, heavy-tailed or zero.
+        law: What is known of the law of y: text such as ``"0.5*sin(a) + h"``, a mapping from column of y to text, or a
+            function of one row of x written in JAX. Only the rest is then learned.
+        fallback: Whether a `ConditionalISR` is fitted, and used where it is clearly better, if no short law explains y.
+        units: Unit of a variable of x or y, by name.
+        verbose: Whether progress is shown; None for only when standard error is a terminal.
+        random_state: Seed.
+
+    Attributes:
+        law_: The law of y given x.
+        prior_: The law of x.
+        tests_: What the law was tested for, with p-values.
+        verdict_: What was found, in a sentence or two.
+        fallback_: The `ConditionalISR` whose posteriors are given in place of the law's; None where the law's are.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(0, 2, size=(1000, 2))
+        >>> y = x[:, 0] * x[:, 1] + 0.1 * rng.normal(size=1000)
+        >>> model = Inversion().fit(x, y)
+        >>> print(model.law_)
+        y1 = x1*x2 ± 0.09...
+        >>> post = model.posterior([1.0])
+        >>> post.sample(100).shape, post.pareto_k < 0.7, model.predict(x).shape
+        ((100, 2), True, (1000, 1))
+        >>> model.table([[1.0], [2.0]], 500)["mean"].shape, model.sample([[1.0], [2.0]], 5).shape
+        ((4,), (2, 5, 2))
+        >>> model.score(x[:3], y[:3]) > -5
+        True
+        >>> import isr, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "product.isr"
+        >>> model.save(path)
+        >>> isr.load(path).posterior([1.0])
+        Posterior of x1, x2 given y1 = 1
+    """
+
+    prior: Any = None
+    noise: Any = "auto"
+    _: KW_ONLY
+    law: Any = None
+    fallback: bool = True
+    units: Mapping[str, str] | None = None
+    verbose: bool | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    def fit(self, x: Any, y: Any) -> Self:
+        """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""
+        x_table = read_table(x, what="x", min_rows=20)
+        y_table = read_table(y, what="y")
+        check_paired(x_table, y_table)
+        check_units(self.units or {}, [*x_table.names, *y_table.names], what="x and y")
+        self.x_columns_, self.y_columns_ = x_table.columns, y_table.columns
+        self.n_features_in_ = x_table.n_columns
+        self.training_ = TrainingRecord.of(y_table.values)
+        symbols = symbol_names([*x_table.names, *y_table.names])[: x_table.n_columns]
+        found = self._find(x_table, y_table, symbols)
+        self.law_, self.tests_, self._found = found.law, dict(found.tests), found
+        self.prior_ = self._prior(x_table, symbols)
+        self.extent_ = _extent(x_table.values, self.prior_)
+        self.fallback_ = None
+        if not found.passed and self.fallback:
+            self._compare(x_table, y_table)
+        self.verdict_ = self._verdict()
+        return self
+
+    def fit_simulator(
+        self,
+        prior: Any,
+        simulator: Callable[[np.ndarray], np.ndarray],
+        n: int,
+        *,
+        n_jobs: int | None = None,
+        folder: str | Path | None = None,
+    ) -> Self:
+        """Draw n rows from the prior, simulate y for each and learn from the pairs.
+
+        Args:
+            prior: What x is drawn from, see ``prior`` of the estimator, which it replaces.
+            simulator: Takes rows of x and returns rows of y; with its noise, or without and ``noise`` says it.
+            n: Number of rows.
+            n_jobs: Workers that simulate, as joblib counts them.
+            folder: Where what was simulated is kept, and found again when the fit is repeated.
+        """
+        self.prior, self.simulator_ = parse_prior(prior), simulator
+        self.simulations_ = simulate(
+            self.prior, simulator, n, n_jobs=n_jobs, random_state=seed_of(self.random_state), folder=folder
+        )
+        return self.fit(self.simulations_.x_frame(), self.simulations_.y)
+
+    # What it says of x ----------------------------------------------------------------------------------------
+
+    def posterior(self, y_star: Any) -> AbstractPosterior:
+        """Return the posterior given one observation, or several of the same x (rows), whose likelihoods multiply."""
+        check_is_fitted(self, "law_")
+        if self.fallback_ is not None:
+            return self.fallback_.posterior(y_star)
+        rows = read_observations(y_star, self.y_columns_)
+        warn_if_unlike(self.training_, rows, self.y_columns_.names, stacklevel=2)
+        return self._posterior(rows)
+
+    def _posterior(self, rows: np.ndarray) -> LawPosterior:
+        return LawPosterior(
+            self.law_, self.prior_, rows, self.x_columns_.names, self.y_columns_.names, units=self.units,
+            simulator=getattr(self, "simulator_", None), extent=None if self.prior_.was_stated else self.extent_,
+        )  # fmt: skip
+
+    def table(self, y: Any, n: int = 1000) -> pd.DataFrame:
+        """Return a tidy table of many posteriors, one x each: a row per observation and variable.
+
+        Args:
+            y: Rows of y, each of an x of its own.
+            n: Draws per observation.
+        """
+        import pandas as pd
+
+        frames = []
+        for number, row in enumerate(self._rows(y)):
+            post = self._one(row)
+            frame = _summary(post, n)
+            frame.insert(0, "observation", number)
+            frames.append(frame.reset_index())
+        return pd.concat(frames, ignore_index=True)
+
+    def sample(self, y: Any, n_samples: int = 1, random_state: int | None = 0) -> np.ndarray:
+        """Return ``n_samples`` rows of x for every row of y: an array (rows of y, samples, variables)."""
+        seed = seed_of(random_state)
+        return np.stack([self._one(row)._draw(n_samples, seed + i)[0] for i, row in enumerate(self._rows(y))])
+
+    def log_prob(self, x: Any, y: Any) -> np.ndarray:
+        """Return the log-density (nats) of each row of x given the row of y beside it."""
+        rows = read_table(x, like=self.x_columns_, what="x").values
+        given = self._rows(y)
+        return np.array([self._one(b)._log_prob(a[None])[0] for a, b in zip(rows, given, strict=True)])
+
+    def score(self, x: Any, y: Any) -> float:
+        """Return the mean log-density (nats) of rows of x given the rows of y beside them."""
+        return float(np.mean(self.log_prob(x, y)))
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Return the centre of the law for rows of x, a column for each column of y; NaN where it says nothing."""
+        check_is_fitted(self, "law_")
+        rows = read_table(x, like=self.x_columns_, what="x").values
+        found = np.full((len(rows), len(self.y_columns_)), np.nan)
+        found[:, [c.index for c in self.law_.columns]] = self.law_.means(rows)
+        return found
+
+    def _rows(self, y: Any) -> np.ndarray:
+        check_is_fitted(self, "law_")
+        return read_table(y, like=self.y_columns_, what="y").values
+
+    def _one(self, row: np.ndarray) -> Any:
+        return self._posterior(row[None]) if self.fallback_ is None else self.fallback_.posterior(row)
+
+    # Files ----------------------------------------------------------------------------------------------------
+
+    def to_bundle(self) -> Bundle:
+        """Return what a file of this model holds."""
+        check_is_fitted(self, "law_")
+        if self.fallback_ is not None:
+            return self.fallback_.to_bundle()
+        known = {"verdict": self.verdict_, "tests": dict(self.tests_), "training": self.training_.to_dict()}
+        if not self.prior_.was_stated:
+            known["extent"] = self.extent_.to_dict()
+        return Bundle(
+            SavedLaws(of_law(self.law_), of_prior_law(self.prior_)), self.x_columns_.names, self.y_columns_.names,
+            dict(self.units or {}), kind="Inversion", metadata=known,
+        )  # fmt: skip
+
+    def save(self, path: str | Path) -> None:
+        """Write the laws to a file; `isr.load` reads it."""
+        save(self, path)
+
+    # Fitting --------------------------------------------------------------------------------------------------
+
+    def _say(self, line: str) -> None:
+        shown = sys.stderr.isatty() if self.verbose is None else self.verbose
+        if shown:
+            print(line, file=sys.stderr, flush=True)
+
+    def _find(self, x: Table, y: Table, symbols: Sequence[str]) -> Found:
+        noise = (
+            None if isinstance(self.noise, str) and self.noise == "auto" else observation_noise(self.noise, y)
+        )
+        seed = seed_of(self.random_state)
+        return find_law(
+            x.values, y.values, symbols, y.names, search=_Searcher(seed), noise=noise,
+            stated=read_laws(self.law, symbols, y.names), say=self._say, seed=seed,
+        )  # fmt: skip
+
+    def _prior(self, x: Table, symbols: Sequence[str]) -> PriorLaw:
+        if self.prior is None:
+            return recognise_prior(x.values, symbols, None, self._say)
+        prior = parse_prior(self.prior)
+        if prior.names is not None and sorted(prior.names) != sorted(x.names):
+            raise ValueError(
+                f"the prior is one of {list(prior.names)}, but x has the columns {list(x.names)}"
+            )
+        return of_prior(prior, x.names)
+
+    def _compare(self, x: Table, y: Table) -> None:
+        """Fit a flow where the law is in doubt, and use it where held-out rows are clearly better off."""
+        self._say("no short law passes every test: a flow is fitted beside it")
+        kept = np.arange(len(x.values)) % 5 != 0
+        flow = ConditionalISR(
+            n_blocks=4, training="quick", noise=0.0 if isinstance(self.noise, str) else self.noise,
+            bounds=_known_box(self.prior_), random_state=self.random_state,
+        ).fit(x.take(np.flatnonzero(kept)).to_frame(), y.take(np.flatnonzero(kept)).to_frame())  # fmt: skip
+        held = np.flatnonzero(~kept)[:N_COMPARED]
+        ours = (
+            np.array([self._held(x.values[i], y.values[i]) for i in held])
+            if self.law_.columns
+            else self._prior_only(x.values[held])
+        )
+        theirs = np.maximum(flow.log_prob(x.values[held], y.values[held]), -50.0)
+        gain = theirs - np.maximum(ours, -50.0)
+        self.comparison_ = float(np.mean(gain)), float(np.std(gain) / np.sqrt(len(gain)))
+        if self.comparison_[0] > CLEARLY * self.comparison_[1]:
+            self.fallback_ = flow
+
+    def _held(self, x: np.ndarray, y: np.ndarray) -> float:
+        try:
+            return float(self._posterior(y[None])._log_prob(x[None])[0])
+        except ValueError:
+            return -np.inf
+
+    def _prior_only(self, x: np.ndarray) -> np.ndarray:
+        return self.prior_.log_prob(x)
+
+    def _verdict(self) -> str:
+        law, tests = self.law_, self.tests_
+        worst = min(tests, key=lambda name: tests[name], default="")
+        notes = "".join(f"; {note}" for note in self._found.notes)
+        if self._found.passed:
+            least = f", least p = {tests[worst]:.2g}" if worst else ""
+            return f"a law with {law.n_constants} constants explains y; no test refutes it{least}{notes}"
+        doubt = f"the law found is refuted (p = {tests[worst]:.1g}, {worst})"
+        if self.fallback_ is not None:
+            gain, error = self.comparison_
+            return (
+                f"no short law explains y: {doubt}, and a flow is better by {gain:.2g} ± {error:.1g} nats on held-out "
+                f"rows; posteriors are amortised, those of the flow{notes}"
+            )
+        if hasattr(self, "comparison_"):
+            gain, error = self.comparison_
+            return f"{doubt}; a flow is no better ({gain:+.2g} ± {error:.1g} nats), so the law is used{notes}"
+        return f"{doubt}; it is used all the same{notes}"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "law_")
+
+
+class _Searcher:
+    """Formulas for a column, from the search that the library has."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def __call__(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str]
+    ) -> Sequence[Formula]:
+        return search_law(x, y, weight, names, self.seed)
+
+
+def search_law(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str], seed: int
+) -> Sequence[Formula]:
+    """Return formulas worth judging for a column y, functions of rows of x."""
+    import warnings
+
+    import pandas as pd
+
+    from isr.equations.print.text import _Printer
+    from isr.estimators.eql_regressor import EQLRegressor
+
+    model = EQLRegressor(training="quick", random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(pd.DataFrame(x, columns=list(names)), y, weight)
+    return [Formula(parse(_Printer(None).doprint(model.expressions_[0]), names))]
+
+
+def _extent(x: np.ndarray, prior: PriorLaw) -> Extent:
+    """The range of the rows, and of the box that they were recognised to fill."""
+    rows, box = Extent.of(x), prior.bounds
+    low, high = np.asarray(box.low, float), np.asarray(box.high, float)
+    low = np.where(np.isfinite(low), np.minimum(low, rows.low), rows.low)
+    high = np.where(np.isfinite(high), np.maximum(high, rows.high), rows.high)
+    return Extent(low, high, rows.sharp_low, rows.sharp_high)
+
+
+def _known_box(prior: PriorLaw) -> Any:
+    pairs = prior.bounds.pairs()
+    return None if all(pair == (None, None) for pair in pairs) else [tuple(pair) for pair in pairs]
+
+
+def _summary(post: Any, n: int) -> pd.DataFrame:
+    from isr.posterior.abstract import summary_table
+
+    frame = summary_table(post._draw(n, 0)[0], post.x_names, hdi=0.94)
+    if isinstance(post, LawPosterior):
+        frame = frame.assign(
+            effective_size=post.effective_size, pareto_k=post.pareto_k, log_evidence=post.log_evidence
+        )
+    return frame

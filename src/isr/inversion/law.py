@@ -1,0 +1,297 @@
+"""Law: what y is, given x: a formula for the mean of each column, one for its scale, and the noise around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from isr.equations.complexity import n_constants
+from isr.inversion.formula import Formula, compiled
+from isr.inversion.noise import Noise
+
+# A scale that a formula lets vanish is this small, so that logarithms stay finite.
+LEAST_SCALE = 1e-150
+
+
+@dataclass(frozen=True)
+class Column:
+    """The law of one column of y: ``transform(y) = mean(x) + |scale(x)| * residual``.
+
+    Args:
+        name: What the column is called.
+        index: Which column of y it is.
+        mean: Formula of the mean.
+        scale: Formula of the scale, whose sign means nothing; the number 0 where y is exact.
+        transform: ``""``, or ``"log"`` where the law is one of log y.
+    """
+
+    name: str
+    index: int
+    mean: Formula
+    scale: Formula
+    transform: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether y has no noise at all."""
+        return self.scale.expression == 0
+
+    def transformed(self, y: Any) -> Any:
+        """Return y, or its logarithm where the law is one of log y; NaN where that does not exist."""
+        if self.transform != "log":
+            return y
+        with np.errstate(all="ignore"):
+            return np.log(np.where(np.asarray(y) > 0, y, np.nan))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns whose residuals belong together.
+
+    Args:
+        columns: Their numbers in the law's list of columns.
+        noise: The law of residuals, once they are uncorrelated.
+        correlation: Formula of the correlation of two columns; None without one.
+        matrix: Constant correlations of more than two columns, as rows; empty without.
+    """
+
+    columns: tuple[int, ...]
+    noise: Noise = field(default_factory=Noise)
+    correlation: Formula | None = None
+    matrix: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """The law of y given x.
+
+    Args:
+        x_names: Identifiers of the variables of x, as formulas name them.
+        columns: One law per column of y that depends on x.
+        groups: Which columns have residuals that belong together; every column is in one group.
+        dropped: Names of columns of y that say nothing of x.
+        n_y: How many columns y has, dropped ones included.
+
+    Example:
+        >>> from isr.inversion.formula import parse
+        >>> mean, scale = Formula(parse("0.5*sin(a) + h", ["h", "a"])), Formula(parse("0.1", []))
+        >>> law = Law(("h", "a"), (Column("y", 0, mean, scale),), (Group((0,)),))
+        >>> print(law)
+        y = h + 0.5*sin(a) ± 0.1
+        >>> law.log_prob(np.array([[0.0, 0.0]]), np.array([[0.1]])).round(3), law.n_constants
+        (array([0.884]), 2)
+        >>> law.sample(np.zeros((3, 2)), np.random.default_rng(0)).shape, law.means(np.zeros((3, 2))).shape
+        ((3, 1), (3, 1))
+    """
+
+    x_names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    groups: tuple[Group, ...]
+    dropped: tuple[str, ...] = ()
+    n_y: int = 0
+
+    def __post_init__(self) -> None:
+        grouped = sorted(j for group in self.groups for j in group.columns)
+        if grouped != list(range(len(self.columns))):
+            raise ValueError(
+                f"groups hold the columns {grouped}; each of {len(self.columns)} must be in one group"
+            )
+
+    # Numbers --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _function(self) -> Any:
+        means, scales = [c.mean.expression for c in self.columns], [c.scale.expression for c in self.columns]
+        return compiled([*means, *scales, *self._correlations], self.x_names)
+
+    @property
+    def _correlations(self) -> list[Any]:
+        return [g.correlation.expression for g in self.groups if g.correlation is not None]
+
+    @cached_property
+    def _choleskys(self) -> dict[int, np.ndarray]:
+        return {i: np.linalg.cholesky(np.asarray(g.matrix)) for i, g in enumerate(self.groups) if g.matrix}
+
+    def log_prob(
+        self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "k d_y"], *, paired: bool = False
+    ) -> Float[np.ndarray, " n"]:
+        """Return the log-density of y for each row of x: of all rows of y together, or of the one beside it.
+
+        Args:
+            x: Rows of x.
+            y: Observations of the same x, or as many rows as x has.
+            paired: Whether row i of y belongs to row i of x.
+        """
+        values = self._function(x)
+        y = np.asarray(y, dtype=float)
+        jacobian = self._log_jacobian(y)
+        if paired:
+            given = [c.transformed(y[:, c.index]) for c in self.columns]
+            return np.broadcast_to(self.log_density(values, given) + jacobian, len(x)).astype(float)
+        total = np.zeros(len(x))
+        for row, extra in zip(y, jacobian, strict=True):
+            total = (
+                total + self.log_density(values, [c.transformed(row[c.index]) for c in self.columns]) + extra
+            )
+        return total
+
+    def log_density(
+        self,
+        values: Sequence[Any],
+        given: Sequence[Any],
+        xp: ModuleType = np,
+        noises: Sequence[Sequence[Any]] | None = None,
+    ) -> Any:
+        """Return the log-density of transformed observations from the values of all formulas, in NumPy or JAX.
+
+        Args:
+            values: Means, scales and correlations, in the order of columns and groups.
+            given: Transformed observations of each column.
+            xp: The array module.
+            noises: Numbers of the noise of each group, in place of its own.
+        """
+        n = len(self.columns)
+        correlations = iter(values[2 * n :])
+        total: Any = 0.0
+        with np.errstate(all="ignore"):
+            scales = [xp.maximum(xp.abs(s), LEAST_SCALE) for s in values[n : 2 * n]]
+            residuals = [(g - m) / s for g, m, s in zip(given, values[:n], scales, strict=True)]
+            for number, group in enumerate(self.groups):
+                w = xp.stack(xp.broadcast_arrays(*(xp.asarray(residuals[j]) for j in group.columns)))
+                shape = w.shape
+                if group.correlation is not None:
+                    rho = next(correlations)
+                    left = xp.sqrt(xp.maximum(1 - rho * rho, 1e-300))
+                    w = xp.stack(xp.broadcast_arrays(w[0], (w[1] - rho * w[0]) / left))
+                    total = total - xp.log(left)
+                elif group.matrix:
+                    lower = self._choleskys[number]
+                    w = (np.linalg.inv(lower) @ w.reshape(shape[0], -1)).reshape(shape)
+                    total = total - float(np.sum(np.log(np.diag(lower))))
+                own = group.noise.parameters if noises is None else noises[number]
+                total = total + group.noise.family.log_density(w, own, xp)
+            return total - sum(xp.log(s) for s in scales)
+
+    def _log_jacobian(self, y: np.ndarray) -> np.ndarray:
+        logs = [np.log(np.maximum(y[:, c.index], 1e-300)) for c in self.columns if c.transform == "log"]
+        return -np.sum(logs, axis=0) if logs else np.zeros(len(y))
+
+    def parts(self, x: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and scales of transformed columns at rows of x, each ``(columns, n)``."""
+        values, n = self._function(x), len(self.columns)
+        stacked = [np.broadcast_to(np.asarray(v, dtype=float), len(x)) for v in values[: 2 * n]]
+        return np.array(stacked[:n]), np.abs(np.array(stacked[n:]))
+
+    def means(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n c"]:
+        """Return the centre of each column that the law knows, in the units of y."""
+        means = self.parts(x)[0]
+        return np.column_stack(
+            [np.exp(m) if c.transform else m for c, m in zip(self.columns, means, strict=True)]
+        )
+
+    def residuals(
+        self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"]
+    ) -> Float[np.ndarray, "columns n"]:
+        """Return (y - mean) / scale of each column, row by row, correlations still in them."""
+        means, scales = self.parts(x)
+        given = np.array([c.transformed(y[:, c.index]) for c in self.columns])
+        return (given - means) / np.maximum(scales, LEAST_SCALE)
+
+    def sample(self, x: Float[np.ndarray, "n d"], rng: np.random.Generator) -> Float[np.ndarray, "n c"]:
+        """Return a row of the columns that the law knows for each row of x, with noise."""
+        values, n, c = self._function(x), len(x), len(self.columns)
+        correlations = iter(values[2 * c :])
+        means, scales = self.parts(x)
+        w = np.empty((c, n))
+        for number, group in enumerate(self.groups):
+            drawn = group.noise.sample(len(group.columns), n, rng)
+            if group.correlation is not None:
+                rho = next(correlations)
+                drawn = np.stack(
+                    [drawn[0], rho * drawn[0] + np.sqrt(np.maximum(1 - rho * rho, 0)) * drawn[1]]
+                )
+            elif group.matrix:
+                drawn = self._choleskys[number] @ drawn
+            w[list(group.columns)] = drawn
+        y = means + scales * w
+        return np.column_stack(
+            [np.exp(v) if k.transform else v for k, v in zip(self.columns, y, strict=True)]
+        )
+
+    # Words ----------------------------------------------------------------------------------------------------
+
+    @property
+    def formulas(self) -> tuple[Formula, ...]:
+        """Every formula of the law once: means, scales, correlations."""
+        found = [f for c in self.columns for f in (c.mean, c.scale)]
+        found += [g.correlation for g in self.groups if g.correlation is not None]
+        return tuple({f.expression: f for f in found}.values())
+
+    @property
+    def n_constants(self) -> int:
+        """How many numbers a reader meets: those of its formulas, each formula once, and those of the noise."""
+        noises = {g.noise for g in self.groups}
+        matrix = {v for g in self.groups for row in g.matrix for v in row if v != 1}
+        own = sum(len(noise.parameters) for noise in noises) + len(matrix)
+        return own + sum(n_constants(f.expression) for f in self.formulas)
+
+    def lines(self, digits: int = 4) -> list[str]:
+        """Return the law as lines of text; columns that share a law share a line."""
+        together: dict[tuple[str, str, str], list[str]] = {}
+        for column in self.columns:
+            key = (column.transform, column.mean.text(digits), column.scale.text(digits))
+            together.setdefault(key, []).append(column.name)
+        lines = []
+        for (transform, mean, scale), names in together.items():
+            left = ", ".join(f"{transform} {name}" if transform else name for name in names)
+            lines.append(f"{left} = {mean}" + ("" if scale == "0" else f" ± {scale}"))
+        return lines + self._noise_lines(digits)
+
+    def _noise_lines(self, digits: int) -> list[str]:
+        lines: dict[str, list[str]] = {}
+        for group in self.groups:
+            names = " and ".join(self.columns[j].name for j in group.columns)
+            if group.correlation is not None:
+                lines.setdefault(f"correlation {group.correlation.text(digits)}", []).append(names)
+            elif group.matrix:
+                rows = "; ".join(" ".join(f"{v:.{digits}g}" for v in row) for row in group.matrix)
+                lines.setdefault(f"correlations [{rows}]", []).append(names)
+            if group.noise.kind != "normal":
+                lines.setdefault(f"noise {group.noise!r}", []).append(names)
+        return [f"{', '.join(names)}: {what}" for what, names in lines.items()]
+
+    def __str__(self) -> str:
+        more = [f"say nothing of x: {', '.join(self.dropped)}"] if self.dropped else []
+        return "\n".join([*self.lines(), *more])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_latex_(self) -> str:
+        return self.latex()
+
+    def latex(self, digits: int = 4) -> str:
+        """Return the law as a LaTeX ``align*`` environment."""
+        import sympy
+
+        def written(formula: Formula) -> str:
+            rounded = formula.expression.xreplace(
+                {f: sympy.Float(float(f), digits) for f in formula.expression.atoms(sympy.Float)}
+            )
+            return sympy.latex(rounded)
+
+        rows = []
+        for column in self.columns:
+            name = rf"\mathrm{{{column.name}}}".replace("_", r"\_")
+            left = rf"\log {name}" if column.transform else name
+            rows.append(
+                f"{left} &= {written(column.mean)}"
+                + ("" if column.is_exact else rf" \pm {written(column.scale)}")
+            )
+        return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"

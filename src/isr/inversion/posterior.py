@@ -1,0 +1,212 @@
+"""LawPosterior: what a law of y and a law of x say together of x once y was observed, exactly."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from isr.bijections.flow import Precision
+from isr.inversion.law import Law
+from isr.inversion.pool import Impossible, Sampler, adapted, worst
+from isr.inversion.prior import PriorLaw
+from isr.inversion.target import Direct, blocks
+from isr.posterior.abstract import AbstractPosterior
+from isr.posterior.outliers import Extent
+from isr.posterior.pareto import TRUSTED
+from isr.posterior.priors import RandomState
+from isr.posterior.simulators import Simulator
+
+# Below this p-value of the predictive check an observation does not fit what the posterior says of it.
+UNLIKELY = 1e-3
+N_PREDICTED = 2000
+# Weights that rest on fewer draws of 4000 than this are called too few.
+LEAST_EFFECTIVE = 40
+
+
+class UnlikelyObservationWarning(UserWarning):
+    """No x that the prior allows explains the observation; the message says how far off it is."""
+
+
+class ParetoWarning(UserWarning):
+    """The weights of a posterior have a heavy tail: its draws may miss part of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive:
+    """What the posterior says the observation should have been.
+
+    Args:
+        y: Rows of y drawn from the posterior.
+        p_value: Share of rows that lie at least as far from their law as the observation does.
+        columns: The same for each column of y alone.
+    """
+
+    y: Float[np.ndarray, "n c"]
+    p_value: float
+    columns: Mapping[str, float]
+
+
+class LawPosterior(AbstractPosterior):
+    """The law of x given an observation, or several observations of the same x, whose likelihoods multiply.
+
+    Draws of an adapted proposal are weighted by prior and law, the weights smoothed, and resampled.
+
+    Args:
+        law: The law of y given x.
+        prior: The law of x.
+        y_star: Observations as rows.
+        x_names: What the variables of x are called.
+        y_names: What the columns of y are called.
+        units: Unit by name.
+        simulator: Rows of x to rows of y, for `resimulate`.
+        extent: Range of the training rows of x, for a warning where draws leave it.
+
+    Example:
+        >>> from isr.inversion.formula import Formula, parse
+        >>> from isr.inversion.law import Column, Group
+        >>> from isr.inversion.prior import of_prior
+        >>> from isr.posterior.priors import parse_prior
+        >>> column = Column("y", 0, Formula(parse("a**2", ["a"])), Formula(parse("0.1", [])))
+        >>> law = Law(("a",), (column,), (Group((0,)),))
+        >>> post = LawPosterior(law, of_prior(parse_prior({"a": (-2, 2)}), ["a"]), [[1.0]], ["a"], ["y"])
+        >>> post, bool(abs(np.mean(post.sample(2000)[:, 0] > 0) - 0.5) < 0.05)
+        (Posterior of a given y = 1, True)
+        >>> post.effective_size > 2000, post.pareto_k < 0.7, round(post.log_evidence, 2), post.warning
+        (True, True, -1.38, '')
+        >>> post.predictive().p_value > 0.05
+        True
+    """
+
+    def __init__(
+        self,
+        law: Law,
+        prior: PriorLaw,
+        y_star: Any,
+        x_names: Sequence[str],
+        y_names: Sequence[str],
+        *,
+        units: Mapping[str, str] | None = None,
+        simulator: Simulator | None = None,
+        extent: Extent | None = None,
+    ) -> None:
+        self.law, self.prior = law, prior
+        self.x_names, self.y_names = tuple(x_names), tuple(y_names)
+        self.y_star = np.atleast_2d(np.asarray(y_star, dtype=float))
+        self.units = dict(units or {})
+        self.simulator, self.extent = simulator, extent
+        self.bounds = prior.bounds
+
+    @cached_property
+    def _samplers(self) -> list[Sampler]:
+        found = []
+        for columns, part in blocks(self.law, self.prior):
+            if part is not None:
+                try:
+                    found.append(adapted(self._target(part, columns), 0))
+                except Impossible as error:
+                    given = ", ".join(f"{n} = {v}" for n, v in zip(self.y_names, self._shown(), strict=True))
+                    raise ValueError(
+                        f"no x that the prior allows can give {given}: {error}; check the observation and the prior"
+                    ) from None
+        share, k = worst(found)
+        if k > TRUSTED or 4000 * share < LEAST_EFFECTIVE:
+            warnings.warn(
+                f"the weights of this posterior rest on {4000 * share:.0f} of 4000 draws with k = {k:.2f} (0.7 is the "
+                "most that can be trusted): draws may miss part of it; compare with another model, or measure with "
+                "more noise stated",
+                ParetoWarning,
+                stacklevel=5,
+            )
+        return found
+
+    def _target(self, part: Law, columns: tuple[int, ...]) -> Any:
+        return Direct(part, self.prior, columns, self.y_star)
+
+    def sample(
+        self, n: int = 1000, random_state: RandomState = 0, *, precision: Precision = "double"
+    ) -> np.ndarray:
+        """Return ``n`` draws as rows; a warning tells of an observation that does not fit, or of unequal weights."""
+        if n > 0:
+            _ = self._checked
+        return super().sample(n, random_state, precision=precision)
+
+    @cached_property
+    def _checked(self) -> bool:
+        """Whether the observation fits what the posterior says of it; a warning says so where it does not."""
+        p_value = self.predictive().p_value
+        if p_value < UNLIKELY:
+            given = ", ".join(f"{n} = {v}" for n, v in zip(self.y_names, self._shown(), strict=True))
+            warnings.warn(
+                f"the observation ({given}) does not fit: of {N_PREDICTED} predicted by its own posterior "
+                f"{p_value:.2%} lie as far out; no x that the prior allows explains it, or the law does not hold here",
+                UnlikelyObservationWarning,
+                stacklevel=5,
+            )
+        return p_value >= UNLIKELY
+
+    @property
+    def effective_size(self) -> float:
+        """How many independent draws 4000 weighted ones are worth, in the block where they are worth least."""
+        return 4000 * worst(self._samplers)[0]
+
+    @property
+    def pareto_k(self) -> float:
+        """Shape of the tail of the weights; above 0.7 draws are not to be trusted."""
+        return worst(self._samplers)[1]
+
+    @property
+    def log_evidence(self) -> float:
+        """The log-density of the observation under the law and the prior together."""
+        return float(sum(s.log_mean for s in self._samplers))
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with this posterior, in a sentence; empty where nothing is known to be."""
+        if worst(self._samplers)[1] > TRUSTED:
+            return f"the weights have a heavy tail, k = {self.pareto_k:.2f}"
+        p = self.predictive().p_value
+        return f"the observation does not fit: p = {p:.2g}" if p < UNLIKELY else ""
+
+    def _draw(self, n: int, seed: int, precision: Precision = "double") -> tuple[np.ndarray, float]:
+        rng = np.random.default_rng(seed)
+        x = self.prior.sample(n, rng)
+        least = float(n)
+        for sampler in self._samplers:
+            rows, weights = sampler.sample(n, rng)
+            x[:, list(sampler.target.columns)] = rows[:, list(sampler.target.columns)]
+            least = min(least, weights.effective_size)
+        return x, least
+
+    def _log_prob(self, rows: np.ndarray, precision: Precision = "double") -> np.ndarray:
+        rows = np.asarray(rows, dtype=float)
+        prior = self.prior.log_prob(rows)
+        with np.errstate(invalid="ignore"):
+            total = prior + self.law.log_prob(rows, self.y_star) - self.log_evidence
+        return np.where(np.isfinite(prior) & ~np.isnan(total), total, -np.inf)
+
+    def predictive(self, n: int = N_PREDICTED, random_state: int = 0) -> Predictive:
+        """Return rows of y that the posterior predicts, and how the observation compares with them.
+
+        The distance is the sum of squared residuals of all observations, in units of the law's scale.
+        """
+        rng = np.random.default_rng(random_state)
+        draws = self._draw(n, random_state)[0]
+        seen = np.zeros((len(self.law.columns), n))
+        would = np.zeros((len(self.law.columns), n))
+        y = np.empty((n, len(self.law.columns)))
+        wide = np.full((n, self.y_star.shape[1]), np.nan)
+        for row in self.y_star:
+            seen += self.law.residuals(draws, np.broadcast_to(row, (n, len(row)))) ** 2
+            y = self.law.sample(draws, rng)
+            wide[:, [c.index for c in self.law.columns]] = y
+            would += self.law.residuals(draws, wide) ** 2
+        each = np.mean(would >= seen, axis=1)
+        names = [c.name for c in self.law.columns]
+        total = float(np.mean(would.sum(axis=0) >= seen.sum(axis=0)))
+        return Predictive(y, total, dict(zip(names, each.tolist(), strict=True)))

@@ -1,0 +1,165 @@
+"""Laws as plain data, for files: formulas are text that is parsed again, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+
+from isr.inversion.formula import Formula, parse
+from isr.inversion.law import Column, Group, Law
+from isr.inversion.marginals import Marginal
+from isr.inversion.noise import Noise
+from isr.inversion.posterior import LawPosterior
+from isr.inversion.prior import Alone, Given, Joint, Part, PriorLaw, of_prior
+from isr.posterior.outliers import Extent
+from isr.posterior.priors import parse_prior
+from isr.posterior.simulators import Simulator
+
+
+class SavedLaws(eqx.Module):
+    """The law of y given x and the law of x, as a file holds them.
+
+    Args:
+        law: The law of y given x, as `of_law` made it.
+        prior: The law of x, as `of_prior_law` made it.
+
+    Example:
+        >>> from isr.posterior.priors import parse_prior
+        >>> column = Column("y", 0, Formula(parse("a**2", ["a"])), Formula(parse("0.1", [])))
+        >>> law = Law(("a",), (column,), (Group((0,)),))
+        >>> saved = SavedLaws(of_law(law), of_prior_law(of_prior(parse_prior({"a": (0, 1)}), ["a"])))
+        >>> saved.to_law(), saved.to_prior(["a"]), saved.n_inputs, saved.n_outputs
+        (y = a**2 ± 0.1, a ~ uniform(0, 1), 1, 0)
+        >>> saved.posterior([[0.5]], ["a"], ["y"])
+        Posterior of a given y = 0.5
+    """
+
+    law: dict[str, Any]
+    prior: list[Any]
+
+    @property
+    def n_inputs(self) -> int:
+        """How many variables x has."""
+        return len(self.law["x_names"])
+
+    @property
+    def n_outputs(self) -> int:
+        """How many columns y has."""
+        return int(self.law["n_y"])
+
+    def to_law(self) -> Law:
+        """Return the law of y given x."""
+        return to_law(self.law)
+
+    def to_prior(self, names: Sequence[str], prior: Any = None) -> PriorLaw:
+        """Return the law of x, or the one given; a prior known as a function alone is in no file."""
+        if prior is not None:
+            return of_prior(parse_prior(prior), names)
+        if any(part["kind"] == "function" for part in self.prior):
+            what = ", ".join(part["text"] for part in self.prior if part["kind"] == "function")
+            raise ValueError(
+                f"the prior {what} is no distribution that a file can hold; give it again as prior=..."
+            )
+        return PriorLaw(tuple(names), tuple(_to_part(part) for part in self.prior))
+
+    def posterior(
+        self,
+        y_star: Any,
+        x_names: Sequence[str],
+        y_names: Sequence[str],
+        *,
+        units: Mapping[str, str] | None = None,
+        prior: Any = None,
+        simulator: Simulator | None = None,
+        extent: Any = None,
+    ) -> LawPosterior:
+        """Return the posterior of x given an observation, or several of the same x as rows."""
+        known = Extent.from_dict(extent) if isinstance(extent, Mapping) else None
+        return LawPosterior(
+            self.to_law(), self.to_prior(x_names, prior), y_star, x_names, y_names, units=units,
+            simulator=simulator, extent=known,
+        )  # fmt: skip
+
+
+def of_law(law: Law) -> dict[str, Any]:
+    """Return a law as plain data."""
+    columns = [
+        {
+            "name": c.name,
+            "index": c.index,
+            "mean": _text(c.mean),
+            "scale": _text(c.scale),
+            "transform": c.transform,
+        }
+        for c in law.columns
+    ]
+    groups = [
+        {
+            "columns": list(g.columns), "noise": g.noise.kind, "parameters": list(g.noise.parameters),
+            "correlation": None if g.correlation is None else _text(g.correlation),
+            "matrix": [list(row) for row in g.matrix],
+        }
+        for g in law.groups
+    ]  # fmt: skip
+    return {
+        "x_names": list(law.x_names), "columns": columns, "groups": groups, "dropped": list(law.dropped),
+        "n_y": law.n_y,
+    }  # fmt: skip
+
+
+def _text(formula: Formula) -> str:
+    return formula.text(None)
+
+
+def to_law(record: Mapping[str, Any]) -> Law:
+    """Return the law that `of_law` took apart."""
+    names = [str(name) for name in record["x_names"]]
+
+    def formula(text: str) -> Formula:
+        return Formula(parse(text, names))
+
+    columns = tuple(
+        Column(str(c["name"]), int(c["index"]), formula(c["mean"]), formula(c["scale"]), str(c["transform"]))
+        for c in record["columns"]
+    )
+    groups = tuple(
+        Group(
+            tuple(int(j) for j in g["columns"]),
+            Noise(str(g["noise"]), tuple(float(v) for v in g["parameters"])),
+            None if g["correlation"] is None else formula(g["correlation"]),
+            tuple(tuple(float(v) for v in row) for row in g["matrix"]),
+        )
+        for g in record["groups"]
+    )
+    return Law(tuple(names), columns, groups, tuple(record["dropped"]), int(record["n_y"]))
+
+
+def of_prior_law(prior: PriorLaw) -> list[dict[str, Any]]:
+    """Return a law of x as plain data; of a function only what it is called."""
+    return [_of_part(part) for part in prior.parts]
+
+
+def _of_part(part: Part) -> dict[str, Any]:
+    if isinstance(part, Alone):
+        m = part.marginal
+        return {
+            "kind": "alone", "column": part.column, "family": m.kind, "parameters": list(m.parameters),
+            "p_value": m.p_value,
+        }  # fmt: skip
+    if isinstance(part, Given):
+        first = [_of_part(own) for own in part.first]
+        return {"kind": "given", "first": first, "law": of_law(part.law), "columns": list(part.columns)}
+    assert isinstance(part, Joint)
+    return {"kind": "function", "columns": list(part.columns), "text": part.prior.description}
+
+
+def _to_part(record: Mapping[str, Any]) -> Part:
+    if record["kind"] == "alone":
+        numbers = tuple(float(v) for v in record["parameters"])
+        return Alone(
+            int(record["column"]), Marginal(str(record["family"]), numbers, float(record["p_value"]))
+        )
+    first = tuple(_to_part(own) for own in record["first"])
+    return Given(first, to_law(record["law"]), tuple(int(c) for c in record["columns"]))  # type: ignore[arg-type]

@@ -1,0 +1,192 @@
+"""Tests of dependence: does a column, its size, or a product of residuals change with x?
+
+Scores are sums of a column times features of x, each compared with its own spread, so that heavy tails and unequal
+noise raise no alarm. Features are polynomials, waves and products of the ranks of x; the largest score is judged at a
+level corrected for their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from scipy.spatial import KDTree
+from scipy.special import log_ndtr, ndtri
+from scipy.stats import rankdata
+
+LEVEL = 1e-3
+"""Chance of a false alarm in one test of all features."""
+N_ROWS = 20_000
+# Pairs of variables whose products are features, at most.
+MOST_PAIRS = 400
+
+
+def normal_scores(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
+    """Return the standard normal quantiles of ranks along the first axis.
+
+    Example:
+        >>> normal_scores(np.array([3.0, 100.0, -1.0])).round(2).tolist()
+        [0.0, 0.67, -0.67]
+    """
+    return ndtri(rankdata(values, axis=0) / (len(values) + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Features of rows of x that a dependence would show in.
+
+    Args:
+        x: Rows.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(-1, 1, size=(2000, 3))
+        >>> features = Features(x)
+        >>> noise = rng.normal(size=2000)
+        >>> features.p_value(noise) > LEVEL, features.p_value(x[:, 1] ** 2 + noise) < 1e-6
+        (True, True)
+        >>> features.variables(x[:, 1] ** 2 + 0.1 * rng.normal(size=2000))
+        [1]
+    """
+
+    x: Float[np.ndarray, "n d"]
+
+    @cached_property
+    def _built(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        u = normal_scores(self.x)
+        v = np.pi * (rankdata(self.x, axis=0) / (len(self.x) + 1))
+        columns: list[np.ndarray] = []
+        owners: list[tuple[int, ...]] = []
+        d = self.x.shape[1]
+        for j in range(d):
+            waves = [f(k * v[:, j]) for k in (1, 2, 3, 4, 6) for f in (np.sin, np.cos)]
+            own = [u[:, j], u[:, j] ** 2, u[:, j] ** 3, np.abs(u[:, j]), *waves]
+            columns += own
+            owners += [(j,)] * len(own)
+        pairs = [(i, j) for i in range(d) for j in range(i)][:MOST_PAIRS]
+        for i, j in pairs:
+            own = [u[:, i] * u[:, j], np.abs(u[:, i] + u[:, j]), np.abs(u[:, i] - u[:, j])]
+            columns += [*own, np.sin(v[:, i] + v[:, j]), np.cos(v[:, i] + v[:, j]), np.sin(v[:, i] - v[:, j])]
+            owners += [(i, j)] * 6
+        features = np.column_stack(columns)
+        spread = features.std(axis=0)
+        kept = spread > 1e-9
+        features = (features[:, kept] - features[:, kept].mean(axis=0)) / spread[kept]
+        return features, [owner for owner, keep in zip(owners, kept, strict=True) if keep]
+
+    @cached_property
+    def _squares(self) -> np.ndarray:
+        return self._built[0] ** 2
+
+    def scores(self, values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " k"]:
+        """Return the score of each feature, standard normal where the values do not depend on x."""
+        features = self._built[0]
+        centred = values - values.mean()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = centred @ features / np.sqrt((centred**2) @ self._squares)
+        return np.nan_to_num(found)
+
+    def p_value(self, values: Float[np.ndarray, " n"], *, trend: bool = False) -> float:
+        """Return the p-value of "the mean of the values does not depend on x", corrected for the number of features.
+
+        Args:
+            values: One number per row.
+            trend: Look at neighbours too, which see what no feature does.
+        """
+        largest = np.max(np.abs(self.scores(values)), initial=0.0)
+        least = _two_sided(float(largest)) * max(1, len(self._built[1]))
+        if trend:
+            least = min(least, 2 * _two_sided(self.neighbours(values)))
+        return min(1.0, 1.2 * least) if trend else min(1.0, least)
+
+    def neighbours(self, values: Float[np.ndarray, " n"]) -> float:
+        """Return how alike values of nearest neighbours in x are, standard normal where they do not depend on x."""
+        centred = values - values.mean()
+        first, second = self._pairs
+        products = centred[first] * centred[second]
+        size = np.sqrt(np.sum(products**2))
+        return float(max(np.sum(products) / size, 0.0)) if size > 0 else 0.0
+
+    @cached_property
+    def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nearest neighbours, each pair once and no row in two pairs."""
+        points = rankdata(self.x, axis=0) / len(self.x)
+        nearest = np.asarray(KDTree(points).query(points, k=2)[1])[:, 1]
+        free = np.ones(len(points), bool)
+        pairs = []
+        for i, j in enumerate(nearest):
+            if free[i] and free[j] and i != j:
+                free[i] = free[j] = False
+                pairs.append((i, j))
+        first, second = np.array(pairs).T
+        return first, second
+
+    def variables(self, values: Float[np.ndarray, " n"]) -> list[int]:
+        """Return the variables that some significant feature of the values reads, seen after stronger ones are out."""
+        features, owners = self._built
+        rest = normal_scores(values)
+        found: set[int] = set()
+        bound = -ndtri(0.5 * LEVEL / len(owners))
+        for _ in range(2 * self.x.shape[1]):
+            scores = np.abs(self.scores(rest))
+            best = int(np.argmax(scores))
+            if scores[best] < bound:
+                break
+            found |= set(owners[best])
+            mine = [k for k, owner in enumerate(owners) if set(owner) <= found]
+            block = features[:, mine]
+            gram = block.T @ block + 1e-3 * len(block) * np.eye(len(mine))
+            rest = normal_scores(values) - block @ np.linalg.solve(gram, block.T @ normal_scores(values))
+        return sorted(found)
+
+
+def depends(features: Features, values: Float[np.ndarray, " n"], n_tests: int = 1) -> bool:
+    """Return whether a column changes with x: its ranks, or how far they are from the middle.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(2000, 1))
+        >>> depends(Features(x), rng.standard_cauchy(2000)), depends(Features(x), x[:, 0] * rng.standard_cauchy(2000))
+        (False, True)
+    """
+    scores = normal_scores(values)
+    least = min(features.p_value(scores), features.p_value(normal_scores(np.abs(values - np.median(values)))))
+    return 2 * n_tests * least < LEVEL
+
+
+def alike(features: Features, a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> bool:
+    """Return whether two columns may have the same mean for every x: their difference has mean 0 and no trend.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(2000, 1))
+        >>> y = x + 0.5 * rng.normal(size=(2000, 3)) + [0, 0, 1]
+        >>> alike(Features(x), y[:, 0], y[:, 1]), alike(Features(x), y[:, 0], y[:, 2])
+        (True, False)
+    """
+    difference = a - b
+    spread = difference.std()
+    if spread == 0:
+        return True
+    mean_score = difference.mean() / spread * np.sqrt(len(difference))
+    return _two_sided(abs(float(mean_score))) > LEVEL and features.p_value(difference) > LEVEL
+
+
+def classes(features: Features, columns: Sequence[np.ndarray]) -> list[list[int]]:
+    """Return the numbers of columns sorted into classes whose members are alike."""
+    found: list[list[int]] = []
+    for j, column in enumerate(columns):
+        for members in found:
+            if all(alike(features, columns[i], column) for i in members[:3]):
+                members.append(j)
+                break
+        else:
+            found.append([j])
+    return found
+
+
+def _two_sided(z: float) -> float:
+    return float(2 * np.exp(log_ndtr(-abs(z))))

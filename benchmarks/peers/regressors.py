@@ -139,7 +139,19 @@ def pyoperon(
     text = model.get_model_string(tree, precision=12, names=names).replace("^", "**")
     functions = {"square": lambda a: a**2}
     found = _parsed(text, functions | dict(zip(names, _symbols(x), strict=True)))
+    found = without_idle_constant(found, x, y, noise=max(noise, rounding))
     return found, lambda rows: model.evaluate_model(tree, np.array(rows))
+
+
+def without_idle_constant(found: sp.Expr, x: np.ndarray, y: np.ndarray, *, noise: float) -> sp.Expr:
+    """Return a formula without its added constant, which pyoperon always writes, where it does not pay by BIC."""
+    constant, rest = found.as_coeff_Add()
+    if constant == 0 or not rest.free_symbols:
+        return found
+    values = sp.lambdify(_symbols(x), rest)
+    errors = [float(np.mean((values(*x.T) + float(c) - y) ** 2)) for c in (constant, 0.0)]
+    front = [(errors[0], 1, found), (errors[1], 0, rest)]
+    return by_bic(front, n=len(y), noise=noise)[2] if np.isfinite(errors[1]) else found
 
 
 def by_bic(front: Sequence[tuple[float, int, Any]], *, n: int, noise: float) -> tuple[float, int, Any]:

@@ -75,6 +75,11 @@ class Inversion(BaseEstimator):
         ((4,), (2, 5, 2))
         >>> model.score(x[:3], y[:3]) > -5
         True
+        >>> model.log_prob(x[:2], y[:2]).shape, model.to_bundle().kind
+        ((2,), 'Inversion')
+        >>> halves = Inversion(noise=0.1).fit_simulator({"a": (0, 1)}, lambda x: x / 2, 200)
+        >>> print(halves.law_)
+        y1 = a/2 ± 0.1
         >>> import isr, pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "product.isr"
         >>> model.save(path)

@@ -19,6 +19,8 @@ from isr.inversion.screen import LEVEL, Features, _two_sided, classes, normal_sc
 # Residuals are clipped here before they are multiplied, so that no single row decides.
 CLIP = 4.0
 MOST_COLUMNS = 40
+# Rows that scatter by less than this share of a scale that was stated do not have that noise.
+LEAST_SCATTER = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +95,8 @@ def find_groups(
 ) -> Law:
     """Return the law with its columns sorted into groups, and the correlations of pairs as numbers or formulas."""
     u = law.residuals(features.x, y)
-    noisy = [j for j, column in enumerate(law.columns) if not column.is_exact]
+    scatters = np.std(u, axis=1) > LEAST_SCATTER
+    noisy = [j for j, column in enumerate(law.columns) if scatters[j] and not column.is_exact]
     pairs = [
         replace(p, columns=(noisy[p.columns[0]], noisy[p.columns[1]]))
         for p in correlated_pairs(features, u[noisy])
@@ -106,7 +109,7 @@ def find_groups(
         left, [(left[i], left[j]) for i, j in joined_sizes(u[left])] if len(left) > 1 else []
     ):
         groups.append(Group(tuple(members)))
-    groups += [Group((j,)) for j, column in enumerate(law.columns) if column.is_exact]
+    groups += [Group((j,)) for j in range(len(law.columns)) if j not in noisy]
     return replace(law, groups=tuple(sorted(groups, key=lambda g: g.columns)))
 
 

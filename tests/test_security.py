@@ -39,6 +39,11 @@ ALLOWED = {
     ("equations/code/sources.py", "exec"): (
         "source written there: identifiers of ours (see isr.tables.names), no name or unit of a user in it"
     ),
+    (
+        "inversion/formula.py",
+        "lambdify",
+    ): "expressions of `parse`, which knows arithmetic, FUNCTIONS and names",
+    ("inversion/refit.py", "lambdify"): "the same expressions, with symbols of ours for constants",
     ("problems/laws.py", "lambdify"): "laws written in that file",
     ("problems/comparison.py", "lambdify"): "expressions whose symbols are ours",
     ("problems/paper_equations.py", "lambdify"): "equations written in that file",
@@ -47,7 +52,7 @@ ALLOWED = {
 
 ALLOWED_IMPORTS = {
     (
-        "native/kernels.py",
+        "native/library.py",
         "ctypes",
     ): "loads what the compiler made of a source of ours, in the user's own folder",
 }

@@ -1,12 +1,14 @@
 """Pareto-smoothed weights agree with ArviZ, tell a bad proposal, and resample with the right odds."""
 
-import arviz
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
 from isr.posterior.pareto import TRUSTED, smooth
+from isr.tables.extras import need
+
+arviz = need("arviz")
 
 
 def log_weights(proposal, target, n, seed=0):

@@ -55,7 +55,7 @@ def parse(text: str, names: Sequence[str]) -> sympy.Expr:
     except (SyntaxError, RecursionError) as error:
         raise ValueError(f"the law {text!r} is no expression: {error}") from None
     known = {name: symbol(name) for name in names} | {"pi": sympy.pi}
-    return sympy.sympify(_built(tree, known, text))
+    return sympy.sympify(_built(tree, known, text), strict=True)
 
 
 def symbol(name: str) -> sympy.Symbol:

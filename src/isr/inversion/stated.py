@@ -64,4 +64,4 @@ def _of_function(function: Any, x_names: Sequence[str], y_names: Sequence[str]) 
     composed = compose(program, max_operations=float("inf")).outputs
     if len(composed) != len(y_names):
         raise ValueError(f"law gives {len(composed)} values, but y has the columns {quoted(y_names)}")
-    return [Formula(sympy.sympify(expression)) for expression in composed]
+    return [Formula(sympy.sympify(expression, strict=True)) for expression in composed]

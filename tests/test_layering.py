@@ -13,7 +13,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "isr"
 
 LIBRARY = {"tables", "bijections", "native", "training", "formulas", "equations", "posterior", "storage"} | {
-    "inversion"
+    "inversion",
+    "search",
 }
 MAY_IMPORT = {
     "tables": set(),
@@ -24,7 +25,8 @@ MAY_IMPORT = {
     "equations": {"tables", "bijections"},
     "storage": {"tables", "bijections", "equations", "formulas", "posterior"},
     "posterior": {"tables", "bijections", "training", "formulas", "equations"},
-    "inversion": {"tables", "bijections", "equations", "posterior"},
+    "search": {"tables", "bijections", "equations"},
+    "inversion": {"tables", "bijections", "equations", "posterior", "search"},
     "estimators": LIBRARY,
     "report": LIBRARY | {"estimators"},
     "problems": {"tables", "posterior"},

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from isr.estimators.inverse import ConditionalISR, observation_noise
 from isr.estimators.settings import seed_of
 from isr.inversion.find import Found, find_law
-from isr.inversion.formula import Formula, parse
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import PriorLaw, of_prior
 from isr.inversion.recognise import recognise_prior
@@ -26,6 +25,7 @@ from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
 from isr.posterior.posterior import read_observations
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import simulate
+from isr.search.formula import Formula, parse
 from isr.storage import Bundle, save
 from isr.tables.names import symbol_names
 from isr.tables.tables import Table, check_paired, check_units, read_table

@@ -9,12 +9,12 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.inversion.formula import Formula
 from isr.inversion.law import Group, Law
 from isr.inversion.means import Search, linear
 from isr.inversion.polynomials import fit_polynomial
 from isr.inversion.refit import refit
 from isr.inversion.screen import LEVEL, Features, _two_sided, classes, normal_scores
+from isr.search.formula import Formula
 
 # Residuals are clipped here before they are multiplied, so that no single row decides.
 CLIP = 4.0

@@ -15,13 +15,13 @@ from jaxtyping import Float
 
 from isr.inversion import families
 from isr.inversion.correlations import find_groups
-from isr.inversion.formula import Formula
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, scaled, values_of
 from isr.inversion.noise import Noise
 from isr.inversion.refit import Refitted, refit, simplified
 from isr.inversion.screen import N_ROWS, Features, classes, depends, normal_scores
 from isr.inversion.target import part_of
+from isr.search.formula import Formula
 
 # Stated noise is that of the rows where their residuals are at most so many times as large.
 AS_STATED = 1.15

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from isr.equations.complexity import n_constants
-from isr.inversion.formula import Formula, compiled
 from isr.inversion.noise import Noise
+from isr.search.formula import Formula, compiled
 
 # A scale that a formula lets vanish is this small, so that logarithms stay finite.
 LEAST_SCALE = 1e-150
@@ -79,7 +79,7 @@ class Law:
         n_y: How many columns y has, dropped ones included.
 
     Example:
-        >>> from isr.inversion.formula import parse
+        >>> from isr.search.formula import parse
         >>> mean, scale = Formula(parse("0.5*sin(a) + h", ["h", "a"])), Formula(parse("0.1", []))
         >>> law = Law(("h", "a"), (Column("y", 0, mean, scale),), (Group((0,)),))
         >>> print(law)

@@ -10,9 +10,9 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.inversion.formula import Formula, compiled, symbol
 from isr.inversion.polynomials import fit_polynomial
 from isr.inversion.screen import Features, normal_scores
+from isr.search.formula import Formula, compiled, symbol
 
 Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None, Sequence[str]], Sequence[Formula]]
 """Rows of x, a column, weights and names to formulas worth judging."""
@@ -224,7 +224,7 @@ def scaled(formula: Formula, factor: float) -> Formula:
     """Return a scale times a number, taken into the constants that it has.
 
     Example:
-        >>> from isr.inversion.formula import parse
+        >>> from isr.search.formula import parse
         >>> scaled(Formula(parse("sqrt(4.5*a**2 + 1.5)", ["a"])), 2.0), scaled(Formula(parse("a + 1.5", ["a"])), 2.0)
         (sqrt(18*a**2 + 6), 2*a + 3)
     """

@@ -10,7 +10,7 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.inversion.formula import Formula, symbol
+from isr.search.formula import Formula, symbol
 
 MOST_TERMS = 12
 # Monomials tried, at most.

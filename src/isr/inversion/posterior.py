@@ -68,7 +68,7 @@ class LawPosterior(AbstractPosterior):
         extent: Range of the training rows of x, for a warning where draws leave it.
 
     Example:
-        >>> from isr.inversion.formula import Formula, parse
+        >>> from isr.search.formula import Formula, parse
         >>> from isr.inversion.law import Column, Group
         >>> from isr.inversion.prior import of_prior
         >>> from isr.posterior.priors import parse_prior

@@ -7,7 +7,6 @@ from typing import Any
 
 import equinox as eqx
 
-from isr.inversion.formula import Formula, parse
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.marginals import Marginal
 from isr.inversion.noise import Noise
@@ -16,6 +15,7 @@ from isr.inversion.prior import Alone, Given, Joint, Part, PriorLaw, of_prior
 from isr.posterior.outliers import Extent
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulators import Simulator
+from isr.search.formula import Formula, parse
 
 
 class SavedLaws(eqx.Module):

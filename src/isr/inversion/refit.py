@@ -15,8 +15,8 @@ import sympy
 from jaxtyping import Float
 
 from isr.equations.program import replaced
-from isr.inversion.formula import Formula, _floats, symbol
 from isr.inversion.law import Group, Law
+from isr.search.formula import Formula, _floats, symbol
 
 MOST_ROWS = 30_000
 MOST_STEPS = 60

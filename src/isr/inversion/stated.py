@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy
 
-from isr.inversion.formula import Formula, parse, symbol
+from isr.search.formula import Formula, parse, symbol
 from isr.tables.names import quoted
 
 

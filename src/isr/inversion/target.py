@@ -71,7 +71,7 @@ def blocks(law: Law, prior: PriorLaw) -> list[tuple[tuple[int, ...], Law | None]
     """Return the variables of each block, sorted, with the part of the law that reads them; None where none does.
 
     Example:
-        >>> from isr.inversion.formula import Formula, parse
+        >>> from isr.search.formula import Formula, parse
         >>> from isr.inversion.law import Column, Group
         >>> from isr.inversion.prior import of_prior
         >>> from isr.posterior.priors import parse_prior

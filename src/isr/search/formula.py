@@ -17,6 +17,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from isr.equations.print.text import _Printer
 from isr.equations.program import Phi, PhiInverse, replaced
+from isr.search.evaluate import symbol
 
 FUNCTIONS: dict[str, Any] = {
     **{n: getattr(sympy, n) for n in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh")},
@@ -56,11 +57,6 @@ def parse(text: str, names: Sequence[str]) -> sympy.Expr:
         raise ValueError(f"the law {text!r} is no expression: {error}") from None
     known = {name: symbol(name) for name in names} | {"pi": sympy.pi}
     return sympy.sympify(_built(tree, known, text), strict=True)
-
-
-def symbol(name: str) -> sympy.Symbol:
-    """Return the symbol that stands for a variable in every formula."""
-    return sympy.Symbol(name, real=True)
 
 
 def _built(node: ast.AST, known: dict[str, Any], text: str) -> Any:

@@ -1,0 +1,206 @@
+"""Candidates and what they cost: the description length of a law and of the rows given the law, in nats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import sympy
+
+from isr.search.evaluate import opened, with_constants
+from isr.search.levenberg import covariance, refit
+from isr.search.rows import Data
+
+# Nats for naming an operation or a variable, and of a fitted number beside half the logarithm of the rows.
+NODE, NUMBER = 1.5, 3.0
+MOST_CONSTANTS = 40
+# After so many steps only what comes this near to the best, in the spread of what is left, is refitted further.
+FIRST_STEPS, NEAR = 5, 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A law with its constants fitted.
+
+    Args:
+        expression: In the variables of x; its decimal numbers are the fitted constants.
+        residual_sd: Weighted standard deviation of what it leaves.
+        description_length: Nats for the law and for the rows given the law.
+        standard_errors: Of the decimal numbers in order of appearance.
+        complexity: How many operations, variables and numbers it has.
+    """
+
+    expression: sympy.Expr
+    residual_sd: float
+    description_length: float
+    standard_errors: tuple[float, ...] = ()
+    complexity: int = 0
+    loss: float = np.inf
+
+
+@dataclass(eq=False)
+class Pool:
+    """Everything tried so far, refitted to the rows of y itself.
+
+    Args:
+        data: Rows to judge by.
+    """
+
+    data: Data
+    found: dict[Any, Candidate] = field(default_factory=dict)
+    best: Candidate | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether what the best law leaves is rounding."""
+        return self.best is not None and self.best.loss <= self.data.rounding
+
+    def offer(
+        self, expression: sympy.Expr, *, powers: bool = False, iterations: int = 20
+    ) -> Candidate | None:
+        """Refit an expression and keep it; None where it cannot be evaluated."""
+        candidate = fitted(self.data, expression, powers=powers, iterations=min(iterations, FIRST_STEPS))
+        if candidate is None:
+            return None
+        if self.best is None or candidate.residual_sd < NEAR * self.best.residual_sd:
+            candidate = (
+                fitted(self.data, candidate.expression, powers=powers, iterations=iterations) or candidate
+            )
+        key = with_constants(candidate.expression, [_HOLE] * _n_floats(candidate.expression))
+        old = self.found.get(key)
+        if old is None or candidate.description_length < old.description_length:
+            self.found[key] = candidate
+        if self.best is None or candidate.description_length < self.best.description_length:
+            self.best = candidate
+        return candidate
+
+    def ranked(self, n: int | None = None) -> list[Candidate]:
+        """Return the best candidates, best first."""
+        return sorted(self.found.values(), key=lambda c: c.description_length)[:n]
+
+
+_HOLE = sympy.Symbol("constant_", real=True)
+
+
+def fitted(
+    data: Data, expression: sympy.Expr, *, powers: bool = False, iterations: int = 20
+) -> Candidate | None:
+    """Return an expression as a candidate, its constants refitted by at most so many steps."""
+    expression = sympy.sympify(expression)
+    if expression.has(sympy.zoo, sympy.nan, sympy.oo, sympy.I) or _n_floats(expression) > MOST_CONSTANTS:
+        return None
+    law = opened(expression, data.symbols, powers=powers)
+    constants, loss = law.constants, _loss(data, law.values(data.columns))
+    if iterations and len(constants) and loss > data.rounding * 1e-4:
+        tried, losses = refit(law, data.columns, data.y, data.root, iterations=iterations)
+        if losses[0] < loss:
+            constants, loss = tried[0], float(losses[0])
+    if not np.isfinite(loss):
+        return None
+    expression = with_constants(expression, [float(c) for c in constants], powers=powers)
+    return judged(data, expression, loss)
+
+
+def judged(data: Data, expression: sympy.Expr, loss: float) -> Candidate:
+    """Return a candidate with its description length, given the weighted squares it leaves."""
+    sd = float(np.sqrt(loss / np.sum(data.root**2)))
+    length = _misfit(data, loss) + price(expression, len(data.y))
+    return Candidate(expression, sd, length, (), size(expression), loss)
+
+
+def with_errors(data: Data, candidate: Candidate, *, powers: bool = False) -> Candidate:
+    """Return a candidate with the standard errors of its constants."""
+    law = opened(candidate.expression, data.symbols, powers=powers)
+    free = max(len(data.y) - len(law.constants), 1)
+    variance = 1.0 if data.known_noise else candidate.loss / free
+    errors = np.sqrt(np.diag(covariance(law, data.columns, data.root, law.constants)) * variance)
+    return Candidate(
+        candidate.expression, candidate.residual_sd, candidate.description_length,
+        tuple(float(e) for e in errors), candidate.complexity, candidate.loss,
+    )  # fmt: skip
+
+
+def _loss(data: Data, values: np.ndarray) -> float:
+    with np.errstate(all="ignore"):
+        gaps = (values - data.y) * data.root
+        loss = float(gaps @ gaps)
+    return loss if np.isfinite(loss) else np.inf
+
+
+def _misfit(data: Data, loss: float) -> float:
+    if data.known_noise:
+        return 0.5 * loss
+    n = len(data.y)
+    return 0.5 * n * float(np.log((loss + data.rounding) / n))
+
+
+def price(expression: sympy.Expr, n: int) -> float:
+    """Return the nats that the form and the numbers of an expression cost.
+
+    Example:
+        >>> x = sympy.Symbol("x", real=True)
+        >>> price(2 * x, 100) < price(2.1 * x, 100) < price(2.1 * x + 0.3, 100)
+        True
+    """
+    e: Any = expression
+    if e.is_Float:
+        return NUMBER + 0.5 * float(np.log(n))
+    if e.is_Rational:
+        return 0.0 if e in (1, -1) else number_price(Fraction(int(e.p), int(e.q)))
+    if e.is_Symbol or not e.args:
+        return NODE
+    total = sum(price(a, n) for a in e.args)
+    if e.is_Add or e.is_Mul:
+        return total + 0.5 * NODE * (len(e.args) - 1)
+    if e.is_Pow:
+        cheap = e.exp in (-1, 2, sympy.S.Half)
+        return price(e.base, n) + 0.5 * NODE + (0.5 if cheap else max(price(e.exp, n), 1.0))
+    return total + 1.5 * NODE
+
+
+def number_price(value: Fraction) -> float:
+    """Return the nats of a fraction."""
+    return 0.7 + 1.3 * float(np.log(abs(value.numerator) + 1.0)) + 1.8 * float(np.log(value.denominator))
+
+
+def size(expression: sympy.Expr) -> int:
+    """Return how many operations, variables and numbers an expression has."""
+    e: Any = expression
+    if not e.args:
+        return 0 if e == -1 else 1
+    if e.is_Add or e.is_Mul:
+        return sum(map(size, e.args)) + len(e.args) - 1
+    if e.is_Pow:
+        return size(e.base) + (1 if e.exp in (-1, 2, sympy.S.Half) else 2)
+    return sum(map(size, e.args)) + 1
+
+
+def _n_floats(expression: sympy.Expr) -> int:
+    if expression.is_Float:
+        return 1
+    if expression.is_Pow and expression.exp.is_number:
+        return _n_floats(expression.base)
+    return sum(_n_floats(a) for a in expression.args)
+
+
+def eliminated(data: Data, candidate: Candidate) -> Candidate:
+    """Return the candidate without those constants that rows do not ask for, by description length."""
+    best = candidate
+    while True:
+        law = opened(best.expression, data.symbols)
+        errors = with_errors(data, best).standard_errors
+        order = np.argsort([abs(c) / (e + 1e-300) for c, e in zip(law.constants, errors, strict=True)])
+        better = None
+        for i in order[:4]:
+            values: Sequence[Any] = [float(c) for c in law.constants]
+            shorter = with_constants(best.expression, [*values[:i], sympy.Integer(0), *values[i + 1 :]])
+            tried = fitted(data, shorter)
+            if tried is not None and tried.description_length < best.description_length:
+                better = tried
+                break
+        if better is None:
+            return best
+        best = better

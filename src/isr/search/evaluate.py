@@ -1,0 +1,200 @@
+"""Values of an expression at rows, with their derivatives by its constants; nothing is compiled.
+
+Constants are the decimal numbers of an expression; whole numbers, fractions and π are its form. Values have a leading
+axis of starts, so that many constants are tried side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+from scipy.special import expit, ndtr, ndtri
+
+Rows = np.ndarray
+Dual = tuple[Any, dict[int, Any]]
+
+_FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "exp": (np.exp, lambda u, f: f),
+    "log": (np.log, lambda u, f: 1 / u),
+    "sin": (np.sin, lambda u, f: np.cos(u)),
+    "cos": (np.cos, lambda u, f: -np.sin(u)),
+    "tan": (np.tan, lambda u, f: 1 + f * f),
+    "asin": (np.arcsin, lambda u, f: 1 / np.sqrt(1 - u * u)),
+    "acos": (np.arccos, lambda u, f: -1 / np.sqrt(1 - u * u)),
+    "atan": (np.arctan, lambda u, f: 1 / (1 + u * u)),
+    "sinh": (np.sinh, lambda u, f: np.cosh(u)),
+    "cosh": (np.cosh, lambda u, f: np.sinh(u)),
+    "tanh": (np.tanh, lambda u, f: 1 - f * f),
+    "asinh": (np.arcsinh, lambda u, f: 1 / np.sqrt(1 + u * u)),
+    "acosh": (np.arccosh, lambda u, f: 1 / np.sqrt(u * u - 1)),
+    "atanh": (np.arctanh, lambda u, f: 1 / (1 - u * u)),
+    "sigmoid": (expit, lambda u, f: f * (1 - f)),
+    "Abs": (np.abs, lambda u, f: np.sign(u)),
+    "Phi": (ndtr, lambda u, f: np.exp(-u * u / 2) / np.sqrt(2 * np.pi)),
+    "PhiInverse": (ndtri, lambda u, f: np.sqrt(2 * np.pi) * np.exp(f * f / 2)),
+}
+"""Functions with their derivatives, given the argument and the value."""
+
+
+def symbol(name: str) -> sympy.Symbol:
+    """Return the symbol that stands for a variable in every formula."""
+    return sympy.Symbol(name, real=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """An expression with its constants apart, ready to be evaluated.
+
+    Args:
+        program: Steps, each of which reads earlier ones.
+        constants: The decimal numbers, in order of appearance, each place its own.
+    """
+
+    program: tuple[tuple[Any, ...], ...]
+    constants: np.ndarray
+
+    def values(self, columns: Sequence[Rows], constants: np.ndarray | None = None) -> Rows:
+        """Return the values at columns of rows."""
+        c = self.constants if constants is None else constants
+        return _run(self.program, columns, c, derive=False)[0]
+
+    def duals(self, columns: Sequence[Rows], constants: np.ndarray) -> tuple[Rows, Rows]:
+        """Return values (starts, n) and derivatives (starts, n, constants) at constants (starts, constants)."""
+        shape = (len(constants), len(columns[0]))
+        value, slopes = _run(self.program, columns, constants.T[:, :, None], derive=True)
+        jacobian = np.zeros((*shape, constants.shape[1]))
+        for i, slope in slopes.items():
+            jacobian[:, :, i] = slope
+        return np.broadcast_to(value, shape), jacobian
+
+
+def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol], *, powers: bool = False) -> Opened:
+    """Return an expression with its decimal numbers open; decimal exponents too where ``powers`` are to be fitted.
+
+    Example:
+        >>> x = symbol("x")
+        >>> law = opened(2.5 * x**2 + 1, [x])
+        >>> law.constants, law.values([np.array([1.0, 2.0])])
+        (array([2.5]), array([ 3.5, 11. ]))
+    """
+    places = {s: j for j, s in enumerate(names)}
+    program: list[tuple[Any, ...]] = []
+    known: dict[Any, int] = {}
+    constants: list[float] = []
+
+    def put(step: tuple[Any, ...]) -> int:
+        program.append(step)
+        return len(program) - 1
+
+    def walk(e: Any) -> int:
+        if e.is_Float:
+            constants.append(float(e))
+            return put(("constant", len(constants) - 1))
+        if e in known:
+            return known[e]
+        if e in places:
+            step = put(("column", places[e]))
+        elif e.is_number and not e.has(sympy.Float):
+            step = put(("number", float(e)))
+        elif e.is_Add or e.is_Mul:
+            step = put(("add" if e.is_Add else "mul", *map(walk, e.args)))
+        elif e.is_Pow and e.exp.is_number and not (powers and e.exp.is_Float):
+            step = put(("power", walk(e.base), float(e.exp)))
+        elif e.is_Pow:
+            step = put(("raise", walk(e.base), walk(e.exp)))
+        elif type(e).__name__ in _FUNCTIONS and len(e.args) == 1:
+            step = put(("call", type(e).__name__, walk(e.args[0])))
+        else:
+            raise ValueError(f"a law holds {e!r}, which the search cannot evaluate")
+        if not e.has(sympy.Float):
+            known[e] = step
+        return step
+
+    walk(sympy.sympify(expression))
+    return Opened(tuple(program), np.array(constants))
+
+
+def with_constants(expression: sympy.Expr, values: Sequence[Any], *, powers: bool = False) -> sympy.Expr:
+    """Return an expression with other numbers, or any expressions, in the places of its constants."""
+    given = iter(values)
+
+    def walk(e: Any) -> Any:
+        if e.is_Float:
+            value = next(given)
+            return sympy.Float(value) if isinstance(value, float) else value
+        if e.is_Pow and e.exp.is_number and not (powers and e.exp.is_Float):
+            return walk(e.base) ** e.exp
+        if not e.has(sympy.Float):
+            return e
+        return e.func(*[walk(a) for a in e.args])
+
+    return walk(sympy.sympify(expression))
+
+
+def _run(
+    program: Sequence[tuple[Any, ...]], columns: Sequence[Rows], constants: Any, *, derive: bool
+) -> Dual:
+    done: list[Dual] = []
+    with np.errstate(all="ignore"):
+        for kind, *rest in program:
+            done.append(_step(kind, rest, done, columns, constants, derive))
+    value, slopes = done[-1]
+    return value + np.zeros(len(columns[0])), slopes
+
+
+def _step(kind: str, rest: list[Any], done: list[Dual], columns: Any, constants: Any, derive: bool) -> Dual:
+    if kind == "column":
+        return columns[rest[0]], {}
+    if kind == "number":
+        return rest[0], {}
+    if kind == "constant":
+        return constants[rest[0]], ({rest[0]: 1.0} if derive else {})
+    if kind == "add":
+        return _sum([done[i] for i in rest])
+    if kind == "mul":
+        return _product([done[i] for i in rest])
+    if kind == "call":
+        function, slope = _FUNCTIONS[rest[0]]
+        u, du = done[rest[1]]
+        value = function(u)
+        return value, _scaled(du, slope(u, value)) if du else {}
+    u, du = done[rest[0]]
+    if kind == "power":
+        p = rest[1]
+        value = u * u if p == 2 else 1 / u if p == -1 else np.sqrt(u) if p == 0.5 else u**p
+        return value, _scaled(du, p * u ** (p - 1)) if du else {}
+    p, dp = done[rest[1]]
+    value = u**p
+    parts = [_scaled(du, p * u ** (p - 1)) if du else {}, _scaled(dp, np.log(u) * value) if dp else {}]
+    return value, _merged(parts)
+
+
+def _sum(parts: list[Dual]) -> Dual:
+    value = parts[0][0]
+    for v, _ in parts[1:]:
+        value = value + v
+    return value, _merged([d for _, d in parts])
+
+
+def _product(parts: list[Dual]) -> Dual:
+    value, slopes = parts[0]
+    for v, d in parts[1:]:
+        slopes = _merged([_scaled(slopes, v), _scaled(d, value)])
+        value = value * v
+    return value, slopes
+
+
+def _scaled(slopes: dict[int, Any], factor: Any) -> dict[int, Any]:
+    return {i: s * factor for i, s in slopes.items()}
+
+
+def _merged(parts: list[dict[int, Any]]) -> dict[int, Any]:
+    found: dict[int, Any] = {}
+    for part in parts:
+        for i, slope in part.items():
+            found[i] = found[i] + slope if i in found else slope
+    return found

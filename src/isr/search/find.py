@@ -1,0 +1,177 @@
+"""The search for a law of one column: small families first, then reductions, all judged by description length."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import sympy
+
+from isr.search import products, sums
+from isr.search.candidates import Candidate, Pool, eliminated, fitted, with_errors
+from isr.search.constants import snapped
+from isr.search.problem import Problem, outer
+from isr.search.rows import MOST_ROWS, Data
+
+FUNCTIONS = frozenset(
+    "powers sqrt reciprocal exp log sin cos tan asin acos atan sinh cosh tanh sigmoid abs".split()
+)
+"""What a law may call unless it is restricted."""
+KEPT = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a search has found.
+
+    Args:
+        candidates: Best first, by description length; the constant and the linear law are among them.
+        seconds: How long it took.
+        is_exact: Whether what the best law leaves is rounding.
+    """
+
+    candidates: tuple[Candidate, ...]
+    seconds: float
+    is_exact: bool
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate of the least description length."""
+        return self.candidates[0]
+
+
+@dataclass(eq=False)
+class Search:
+    """A running search: its candidates, its clock and what it says.
+
+    Args:
+        pool: Candidates.
+        ends: When to stop, by the monotonic clock.
+        say: Called with what is tried.
+    """
+
+    pool: Pool
+    ends: float
+    say: Callable[[str], None] | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether time is up or the best law is exact."""
+        return self.pool.is_exact or time.monotonic() > self.ends
+
+    def offer(self, problem: Problem, laws: Iterable[sympy.Expr], *, powers: bool = False) -> None:
+        """Judge laws of a problem until the search is over."""
+        for law in laws:
+            if self.is_over:
+                return
+            self.pool.offer(problem.lifted(law), powers=powers)
+
+    def tell(self, what: str) -> None:
+        """Say what is tried next, and the best so far."""
+        if self.say is not None:
+            best = self.pool.best
+            self.say(what if best is None else f"{what}; best so far {best.expression.evalf(4)}")
+
+
+def find_laws(
+    x: np.ndarray,
+    y: np.ndarray,
+    names: Sequence[str],
+    *,
+    weight: np.ndarray | None = None,
+    noise: float | None = None,
+    library: str | Iterable[str] = "auto",
+    units: Mapping[str, str] | None = None,
+    max_time: float = 60.0,
+    random_state: int = 0,
+    say: Callable[[str], None] | None = None,
+) -> Found:
+    """Return laws of y in the columns of x, the best first.
+
+    Args:
+        x: Rows of inputs.
+        y: A value for each row.
+        names: Identifiers of the columns.
+        weight: Weight of each row, 1/sigma² up to a factor.
+        noise: Standard deviation of y's noise where it is known.
+        library: ``"auto"`` or the names of `FUNCTIONS` that a law may call.
+        units: Unit of a column by name, that of y under ``"y"``.
+        max_time: Seconds after which the best so far is handed back.
+        random_state: Seed of the rows that are looked at where there are many.
+        say: Called with what is tried.
+
+    Example:
+        >>> x = np.random.default_rng(0).uniform(1, 3, size=(200, 2))
+        >>> find_laws(x, 0.5 * x[:, 0] * x[:, 1] ** 2, ["m", "v"]).best.expression
+        m*v**2/2
+    """
+    began = time.monotonic()
+    data = Data.of(names, x, y, weight, noise)
+    search = Search(Pool(data.some(MOST_ROWS, random_state)), began + 0.9 * max_time, say)
+    functions = FUNCTIONS if library == "auto" else frozenset(library)
+    problem = _problem(search.pool.data, functions)
+    simple = [sympy.Float(float(np.average(y, weights=data.root**2))), sums.linear(problem)]
+    always = [search.pool.offer(problem.lifted(law)) for law in simple]
+    _explore(search, problem)
+    return Found(
+        _finished(search.pool, data, [c for c in always if c]), time.monotonic() - began, search.pool.is_exact
+    )
+
+
+def _problem(data: Data, functions: frozenset[str]) -> Problem:
+    return Problem(
+        data.x, data.symbols, data.y, data.root / np.sqrt(np.mean(data.root**2)), lambda e: e, functions
+    )
+
+
+def _explore(search: Search, problem: Problem) -> None:
+    """Try the families on a problem, simple ones first."""
+    for what, stage in _STAGES:
+        if search.is_over:
+            return
+        search.tell(what)
+        stage(search, problem)
+
+
+def _powers(search: Search, problem: Problem) -> None:
+    search.offer(problem, products.powers(problem), powers=True)
+
+
+def _polynomials(search: Search, problem: Problem) -> None:
+    search.offer(problem, (law for _, law in sums.polynomials(problem)))
+
+
+def _products(search: Search, problem: Problem) -> None:
+    search.offer(problem, (law for _, law in products.with_functions(problem)))
+
+
+def _sums(search: Search, problem: Problem) -> None:
+    search.offer(problem, (law for _, law in sums.with_functions(problem)))
+
+
+def _outer(search: Search, problem: Problem) -> None:
+    for changed in outer(problem, search.pool.best.residual_sd if search.pool.best else 0.0):
+        _powers(search, changed)
+        _polynomials(search, changed)
+
+
+_STAGES = (
+    ("powers", _powers),
+    ("products of functions", _products),
+    ("sums of monomials", _polynomials),
+    ("outer functions", _outer),
+    ("sums of functions", _sums),
+)
+
+
+def _finished(pool: Pool, data: Data, always: list[Candidate]) -> tuple[Candidate, ...]:
+    """The best candidates without idle constants, the others snapped, refitted to all rows; and the simple ones."""
+    tidy = [snapped(pool.data, eliminated(pool.data, candidate)) for candidate in pool.ranked(KEPT)]
+    final: dict[sympy.Expr, Candidate] = {}
+    for candidate in [*tidy, *always]:
+        refitted = fitted(data, candidate.expression)
+        if refitted is not None:
+            final[refitted.expression] = with_errors(data, refitted)
+    return tuple(sorted(final.values(), key=lambda c: c.description_length))

@@ -1,0 +1,127 @@
+"""What a step of the search works on: columns that stand for expressions of x, a target, and the way back to y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import sympy
+
+Undo = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Find ``target`` as a function of ``columns``.
+
+    Args:
+        columns: Values (n, k).
+        meaning: What each column is, in the variables of x.
+        target: Values.
+        root: Square root of each row's weight; 0 leaves a row out.
+        undo: From a law of the target, in the variables of x, to a law of y.
+        functions: Names of functions that laws may call.
+        dimensions: Unit of each column and of the target as powers of base units, where units are known.
+        depth: How many reductions lie between this and y.
+    """
+
+    columns: np.ndarray
+    meaning: tuple[sympy.Expr, ...]
+    target: np.ndarray
+    root: np.ndarray
+    undo: Undo
+    functions: frozenset[str]
+    dimensions: tuple[np.ndarray, np.ndarray] | None = None
+    depth: int = 0
+
+    @property
+    def k(self) -> int:
+        """Number of columns."""
+        return self.columns.shape[1]
+
+    @cached_property
+    def symbols(self) -> tuple[sympy.Symbol, ...]:
+        """What laws of the target are written in."""
+        return tuple(sympy.Symbol(f"column_{j}", real=True) for j in range(self.k))
+
+    def lifted(self, law: sympy.Expr) -> sympy.Expr:
+        """Return a law of y in the variables of x from a law of the target in the columns."""
+        return self.undo(law.xreplace(dict(zip(self.symbols, self.meaning, strict=True))))
+
+    @cached_property
+    def size(self) -> np.ndarray:
+        """Typical size of each column."""
+        return np.sqrt(np.mean(self.columns**2, axis=0)) + 1e-300
+
+    @cached_property
+    def one_sign(self) -> np.ndarray:
+        """Which columns keep clear of zero and have one sign."""
+        return (self.columns > 0).all(axis=0) | (self.columns < 0).all(axis=0)
+
+    @cached_property
+    def whole(self) -> np.ndarray:
+        """Which columns never vanish."""
+        return (np.abs(self.columns) > 1e-9 * self.size).all(axis=0)
+
+    def some(self, n: int) -> Problem:
+        """Return the problem with at most ``n`` rows of weight, evenly taken."""
+        used = np.flatnonzero(self.root > 0)
+        if len(used) > n:
+            used = used[np.linspace(0, len(used) - 1, n).astype(int)]
+        return replace(self, columns=self.columns[used], target=self.target[used], root=self.root[used])
+
+    def with_target(self, target: np.ndarray, root: np.ndarray, undo: Undo) -> Problem:
+        """Return the problem for a function of the target, undone by ``undo`` first."""
+        back = self.undo
+        return replace(
+            self, target=target, root=root, undo=lambda e: back(undo(e)), dimensions=None, depth=self.depth
+        )
+
+
+# Outer functions: name, domain of the target, forward, slope of forward, and its inverse.
+_OUTER: tuple[tuple[str, Any, Any, Any, Any], ...] = (
+    ("log", lambda t: t > 0, np.log, lambda t: 1 / t, sympy.exp),
+    ("", lambda t: t != 0, lambda t: 1 / t, lambda t: 1 / t**2, lambda e: 1 / e),
+    ("", lambda t: t > 0, lambda t: t**2, lambda t: 2 * t, sympy.sqrt),
+    ("", lambda t: t > 0, lambda t: 1 / t**2, lambda t: 2 / t**3, lambda e: 1 / sympy.sqrt(e)),
+    ("", lambda t: t > 0, np.sqrt, lambda t: 0.5 / np.sqrt(t), lambda e: e**2),
+    ("log", lambda t: t < 30, np.exp, np.exp, sympy.log),
+    ("asin", lambda t: np.abs(t) <= np.pi / 2, np.sin, np.cos, sympy.asin),
+    ("acos", lambda t: (t >= 0) & (t <= np.pi), np.cos, np.sin, sympy.acos),
+    ("atan", lambda t: np.abs(t) < np.pi / 2, np.tan, lambda t: 1 / np.cos(t) ** 2, sympy.atan),
+    ("tanh", lambda t: np.abs(t) < 1, np.arctanh, lambda t: 1 / (1 - t**2), sympy.tanh),
+    ("sigmoid", lambda t: (t > 0) & (t < 1), lambda t: np.log(t / (1 - t)), lambda t: 1 / (t * (1 - t)),
+     lambda e: 1 / (1 + sympy.exp(-e))),
+)  # fmt: skip
+# Rows outside the domain of an outer function may be so many, where there is noise.
+MOST_OUTSIDE = 0.1
+
+
+def outer(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:
+    """Yield the problem for functions of its target, rows weighed by the slope of the function.
+
+    Args:
+        problem: The problem.
+        sd: Noise of the target; where it is 0 no row may lie outside of a domain.
+    """
+    t, used = problem.target, problem.root > 0
+    for number, (name, domain, forward, slope, inverse) in enumerate(_OUTER):
+        if name and name not in problem.functions:
+            continue
+        inside = domain(t) & used
+        share = 1 - inside.sum() / max(used.sum(), 1)
+        if share > (MOST_OUTSIDE if sd else 0.0) or inside.sum() < 8:
+            continue
+        if number == 5 and np.ptp(t[used]) > 12:
+            continue
+        safe = np.where(inside, t, np.median(t[inside]))
+        with np.errstate(all="ignore"):
+            target, root = forward(safe), problem.root / np.abs(slope(safe))
+        fine = inside & np.isfinite(target) & np.isfinite(root)
+        root = np.where(fine, root, 0.0)
+        if not np.any(root > 0) or np.ptp(target[fine]) == 0:
+            continue
+        yield problem.with_target(np.where(fine, target, 0.0), root / np.sqrt(np.mean(root**2)), inverse)

@@ -19,7 +19,7 @@ help:
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make lint       ruff, pyright and codespell"
 	@echo "make format     let ruff rewrite the code"
-	@echo "make docs       build the documentation into site/"
+	@echo "make docs       build the documentation into site/, gallery executed; needs npm, which fetches KaTeX"
 	@echo "make bench      measure isr beside its peers in quick form; page in build/benchmarks"
 	@echo "make fuzz       try 100,000 hostile inputs with fresh seeds; minutes to an hour"
 	@echo "make soak       fit, sample, save, load and report in a loop for two hours (MINUTES=120) and watch memory"
@@ -48,7 +48,7 @@ format: $(READY)
 	$(BIN)/ruff format
 
 docs: $(DOCS_READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 BENCH_OUT ?= build/benchmarks

@@ -297,7 +297,7 @@ FORGERIES = {
     "narrow array": (narrow, "not as described"),
     "array that does not fit": (narrow_and_said, "a subnetwork has|not that of a model"),
     "deep nesting": (deep, "levels deep"),
-    "not a model": (lambda c, t: c["bundle"].update(model=3), "not that of a model|belong to nothing"),
+    "not a model": (lambda c, t: c["bundle"].update(model=3), "the model of its Bundle is 3, not Module"),
     "no bundle": (lambda c, t: c.pop("bundle"), "not that of a model"),
     "NaN in the open": (lambda c, t: c["bundle"].update(metadata=float("nan")), "the constant NaN"),
     "unknown primitive": (

@@ -53,6 +53,13 @@ class SavedLaws(eqx.Module):
         """Return the law of y given x."""
         return to_law(self.law)
 
+    def refuse_unreadable(self) -> None:
+        """Raise unless every formula and every law can be read."""
+        self.to_law()
+        for part in self.prior:
+            if part["kind"] != "function":
+                _to_part(part)
+
     def to_prior(self, names: Sequence[str], prior: Any = None) -> PriorLaw:
         """Return the law of x, or the one given; a prior known as a function alone is in no file."""
         if prior is not None:

@@ -32,6 +32,9 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Div: lambda a, b: a / b, ast.Pow: lambda a, b: a**b,
 }  # fmt: skip
 _LONGEST = 100_000
+# Beyond these a text is no law, and SymPy would work on it for ever.
+_MOST_NODES = 10_000
+_LARGEST = 1e300
 
 
 def parse(text: str, names: Sequence[str]) -> sympy.Expr:
@@ -51,15 +54,39 @@ def parse(text: str, names: Sequence[str]) -> sympy.Expr:
     """
     if len(text) > _LONGEST:
         raise ValueError(f"a law of {len(text)} characters is too long; at most {_LONGEST} are read")
+    known = {name: symbol(name) for name in names} | {"pi": sympy.pi}
+    shown = text if len(text) <= 200 else f"{text[:200]}…"
     try:
         tree = ast.parse(text.strip().replace("^", "**"), mode="eval").body
-    except (SyntaxError, RecursionError) as error:
-        raise ValueError(f"the law {text!r} is no expression: {error}") from None
-    known = {name: symbol(name) for name in names} | {"pi": sympy.pi}
-    return sympy.sympify(_built(tree, known, text), strict=True)
+        if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
+            raise ValueError(f"the law {shown!r} has more than {_MOST_NODES} parts")
+        return sympy.sympify(_built(tree, known, shown), strict=True)
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise ValueError(f"the law {shown!r} is no expression: {error or type(error).__name__}") from None
 
 
 def _built(node: ast.AST, known: dict[str, Any], text: str) -> Any:
+    """The expression of a node; every number that comes up on the way is small enough to go on with."""
+    value = sympy.sympify(_combined(node, known, text), strict=True)
+    for number in (value.as_coeff_Mul()[0], value.as_coeff_Add()[0], *([value] if value.is_number else [])):
+        if number.is_Rational and max(abs(int(number.p)), int(number.q)) > _LARGEST:
+            raise ValueError(f"the law {text!r} holds a number beyond {_LARGEST:g}")
+    if value.is_number:
+        _float(value, text)
+    return value
+
+
+def _float(value: sympy.Expr, text: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError, MemoryError):
+        number = np.inf
+    if not abs(number) <= _LARGEST:
+        raise ValueError(f"the law {text!r} holds a number beyond {_LARGEST:g}")
+    return number
+
+
+def _combined(node: ast.AST, known: dict[str, Any], text: str) -> Any:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return sympy.Integer(node.value) if isinstance(node.value, int) else sympy.Float(node.value)
     if isinstance(node, ast.Name):
@@ -71,7 +98,7 @@ def _built(node: ast.AST, known: dict[str, Any], text: str) -> Any:
         return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         a, b = _built(node.left, known, text), _built(node.right, known, text)
-        if isinstance(node.op, ast.Pow) and b.is_number and abs(float(b)) > 100:
+        if isinstance(node.op, ast.Pow) and b.is_number and abs(_float(b, text)) > 100:
             raise ValueError(f"the law {text!r} holds the power {b}; at most 100 is read")
         return _OPERATORS[type(node.op)](a, b)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:

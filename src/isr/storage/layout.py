@@ -23,7 +23,7 @@ from isr.bijections.networks import EQL
 from isr.bijections.parameters import cast
 from isr.bijections.primitives import PRIMITIVES
 from isr.storage.bundle import REMEDY, Bundle, ModelFileError
-from isr.storage.structure import SCHEMA, decode, encode
+from isr.storage.structure import SCHEMA, Source, decode, encode, refuse_wrong_fields
 
 
 def primitives_of(tree: Any) -> set[str]:
@@ -84,7 +84,7 @@ def refuse_bad_formulas(tree: Any) -> None:
 def refuse_unless_shapes_fit(model: Any) -> None:
     """Raise unless the arrays of a model fit each other; nothing is computed, JAX only traces the shapes."""
     if hasattr(model, "to_law"):
-        model.to_law()  # parses every formula
+        model.refuse_unreadable()
         return
     with jax.enable_x64(True):
         model = cast(model, jnp.float64)
@@ -122,6 +122,9 @@ _PREFIX = rb'{"__metadata__":{"isr":"{\"checksum\":\"'
 _DIGITS = slice(8 + len(_PREFIX), 8 + len(_PREFIX) + 64)
 _NO_DIGITS = b"0" * 64
 _LONGEST_HEADER = 100_000_000
+# A count (of variables, networks, units) takes at least so many bytes of numbers or names in an honest file; a few
+# need none. A small file that declares a large model would hang whoever writes out its equations.
+_BYTES_PER_COUNT, _FEWEST = 8, 128
 
 
 def to_bytes(bundle: Bundle) -> bytes:
@@ -172,8 +175,10 @@ def from_bytes(data: bytes) -> Bundle:
             )
         refuse_unknown_primitives(content["primitives"])
         tensors = safetensors.numpy.load(data)
+        source = Source(tensors, schema, max(_FEWEST, len(data) // _BYTES_PER_COUNT))
         with jax.enable_x64(True):  # without it JAX would round doubles to singles
-            parts = {name: decode(node, tensors, schema) for name, node in content["bundle"].items()}
+            parts = {name: decode(node, source) for name, node in content["bundle"].items()}
+            refuse_wrong_fields(Bundle, parts, source.largest)
         if tensors:
             raise ModelFileError(f"it holds {len(tensors)} arrays that belong to nothing; {REMEDY}")
         bundle = Bundle(**parts)

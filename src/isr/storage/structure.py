@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import typing
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from types import UnionType
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import AbstractArray
 
 from isr import __version__
 from isr.bijections.coupling import TRANSFORMERS, Affine
@@ -109,22 +113,30 @@ def encode(value: Any, tensors: dict[str, np.ndarray], where: str, depth: int = 
     raise TypeError(f"cannot save {where}: a {name} is no plain data and no class that a file may hold")
 
 
-def decode(node: Any, tensors: dict[str, np.ndarray], schema: int, depth: int = 0) -> Any:
-    """Return what `encode` was given, brought up to date from ``schema``; arrays used are taken out of ``tensors``."""
+class Source(NamedTuple):
+    """What the parts of a file are read with: its arrays by name, its schema, and the largest count it may declare."""
+
+    tensors: dict[str, np.ndarray]
+    schema: int
+    largest: int
+
+
+def decode(node: Any, source: Source, depth: int = 0) -> Any:
+    """Return what `encode` was given, brought up to date; arrays used are taken out of ``source.tensors``."""
     if depth > _DEEPEST:
         raise ModelFileError(f"it is nested more than {_DEEPEST} levels deep; {REMEDY}")
     if node is None or isinstance(node, bool | int | float | str):
         return node
 
     def inner(part: Any) -> Any:
-        return decode(part, tensors, schema, depth + 1)
+        return decode(part, source, depth + 1)
 
     if isinstance(node, list):
         return [inner(part) for part in node]
     if "float" in node:
         return _NOT_FINITE[node["float"]]
     if "array" in node:
-        array = tensors.pop(node["array"])
+        array = source.tensors.pop(node["array"])
         if list(array.shape) != node["shape"] or array.dtype.name not in _DTYPES:
             raise ModelFileError(
                 f"array {node['array']} is {array.dtype}{array.shape}, not as described; {REMEDY}"
@@ -134,10 +146,11 @@ def decode(node: Any, tensors: dict[str, np.ndarray], schema: int, depth: int = 
         return tuple(inner(part) for part in node["tuple"])
     if "dict" in node:
         return {key: inner(part) for key, part in node["dict"].items()}
-    return _built(*upgraded(node["class"], {k: inner(v) for k, v in node["fields"].items()}, schema))
+    fields = {name: inner(part) for name, part in node["fields"].items()}
+    return _built(*upgraded(node["class"], fields, source.schema), source.largest)
 
 
-def _built(name: str, fields: dict[str, Any]) -> eqx.Module:
+def _built(name: str, fields: dict[str, Any], largest: int) -> eqx.Module:
     cls = _class(name)
     if cls is None:
         raise ModelFileError(
@@ -149,7 +162,45 @@ def _built(name: str, fields: dict[str, Any]) -> eqx.Module:
         raise ModelFileError(
             f"its {name} has the fields {sorted(fields)}, expected {sorted(known)}; {REMEDY}"
         )
+    refuse_wrong_fields(cls, fields, largest)
     return cls(**fields)
+
+
+def refuse_wrong_fields(cls: type, fields: Fields, largest: int) -> None:
+    """Raise unless every field is of the type that its class declares, arrays in kind and rank, counts no more than
+    ``largest``.
+    """
+    try:
+        hints = typing.get_type_hints(cls)
+    except NameError:  # a class of a user's own may name types that exist for a checker alone
+        return
+    for name, value in fields.items():
+        if name in hints and not _fits(value, hints[name], largest):
+            shown = repr(value)
+            shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
+            raise ModelFileError(
+                f"the {name} of its {cls.__name__} is {shown}, not {getattr(hints[name], '__name__', hints[name])}"
+                f" (counts up to {largest}); {REMEDY}"
+            )
+
+
+def _fits(value: Any, hint: Any, largest: int) -> bool:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, UnionType):
+        return any(_fits(value, own, largest) for own in arguments)
+    if origin is tuple:
+        if not isinstance(value, tuple) or (arguments[-1] is not Ellipsis and len(arguments) != len(value)):
+            return False
+        each = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
+        return all(_fits(part, own, largest) for part, own in zip(value, each, strict=True))
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(hint, type) and issubclass(hint, AbstractArray):
+        return isinstance(value, hint) or isinstance(jnp.asarray(value), hint)
+    kind = origin or hint
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
 def _class(name: str) -> Any:

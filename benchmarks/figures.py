@@ -16,7 +16,7 @@ OURS, PEERS = "#d1495b", "#7a8b99"
 def steps(rows: list[Row], path: Path) -> bool:
     """Bars: milliseconds a step, one core, batch 100 and 1,000."""
     found = [r for r in matching(rows, part="step", cores=1) if not r.get("variant")]
-    return bool(found) and _figure(
+    return bool(found) and figure(
         path, lambda plt: _bars(plt, found, "batch_size", (100, 1000), "cpu_ms_best", "ms a step")
     )
 
@@ -24,7 +24,7 @@ def steps(rows: list[Row], path: Path) -> bool:
 def sampling(rows: list[Row], path: Path) -> bool:
     """Bars: seconds a million draws and densities, one core."""
     found = matching(rows, cores=1)
-    return bool(found) and _figure(
+    return bool(found) and figure(
         path,
         lambda plt: _bars(plt, found, "what", ("sample", "log_prob"), "million_cpu_seconds", "s a million"),
     )
@@ -32,7 +32,7 @@ def sampling(rows: list[Row], path: Path) -> bool:
 
 def _bars(plt: Any, rows: list[Row], by: str, values: tuple, field: str, label: str) -> Any:
     values = tuple(value for value in values if matching(rows, **{by: value}))
-    figure, axes = _side_by_side(plt, len(values), 4.5, 3.6)
+    figure, axes = side_by_side(plt, len(values), 4.5, 3.6)
     for axis, value in zip(axes, values, strict=True):
         mine = sorted(matching(rows, **{by: value}), key=lambda r: -r[field])
         names = [r["flow"] for r in mine]
@@ -54,7 +54,7 @@ def errors(rows: list[Row], path: Path) -> bool:
         return False
 
     def draw(plt: Any) -> Any:
-        figure, axes = _side_by_side(plt, len(problems), 4.6, 3.6)
+        figure, axes = side_by_side(plt, len(problems), 4.6, 3.6)
         for axis, problem in zip(axes, problems, strict=True):
             field = "err_post" if problem == "arm" else "c2st"
             for name in dict.fromkeys(r["flow"] for r in found):
@@ -78,7 +78,7 @@ def errors(rows: list[Row], path: Path) -> bool:
         )
         return figure
 
-    return _figure(path, draw)
+    return saved_figure(path, draw)
 
 
 def constants(rows: list[Row], path: Path) -> bool:
@@ -88,7 +88,7 @@ def constants(rows: list[Row], path: Path) -> bool:
         return False
 
     def draw(plt: Any) -> Any:
-        figure, (axis,) = _side_by_side(plt, 1, 6.0, 3.8)
+        figure, (axis,) = side_by_side(plt, 1, 6.0, 3.8)
         for name in dict.fromkeys(r["flow"] for r in found):
             mine = sorted(matching(found, flow=name), key=lambda r: r["n_parameters"])
             points = [(r["n_parameters"], max(r["err_post"], EXACT["err_post"])) for r in mine]
@@ -98,7 +98,7 @@ def constants(rows: list[Row], path: Path) -> bool:
         axis.legend(frameon=False, fontsize=7)
         return figure
 
-    return _figure(path, draw)
+    return saved_figure(path, draw)
 
 
 def growth(rows: list[Row], path: Path) -> bool:
@@ -133,15 +133,15 @@ def growth(rows: list[Row], path: Path) -> bool:
             memory_axis.xaxis.set_minor_locator(NullLocator())
         return figure
 
-    return _figure(path, draw)
+    return saved_figure(path, draw)
 
 
-def _side_by_side(plt: Any, n: int, width: float, height: float) -> tuple[Any, Any]:
+def side_by_side(plt: Any, n: int, width: float, height: float) -> tuple[Any, Any]:
     figure, axes = plt.subplots(1, n, figsize=(width * n, height), layout="constrained", squeeze=False)
     return figure, axes[0]
 
 
-def _figure(path: Path, draw: Callable[[Any], Any]) -> bool:
+def saved_figure(path: Path, draw: Callable[[Any], Any]) -> bool:
     import matplotlib
 
     matplotlib.use("agg")

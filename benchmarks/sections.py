@@ -11,6 +11,7 @@ import numpy as np
 import figures
 from fronts import constants, equal_time
 from law_tables import laws
+from sbibm_tables import draw_sbibm, sbibm
 from tables import table
 from targets import matching, number
 
@@ -359,6 +360,13 @@ SECTIONS = (
         "rule on all 119 formulas with 8 hours for each: 61.3 % without noise and 54.2 % at 0.01, and on Strogatz's "
         "85.7 and 42.9 %.",
         laws,
+    ),
+    Section(
+        "Inference: the tasks of sbibm", ("sbibm",),
+        "C2ST of 10,000 draws against the reference draws that sbibm ships, by its own definition; 0.5 is perfect. All "
+        "methods learn from pairs drawn from the prior, once for all observations, unless they are sequential (SNPE, "
+        "SNLE, TSNPE-PFN). Published figures are the mean of ten observations.",
+        sbibm, draw_sbibm,
     ),
     Section(
         "Equations trained, or fitted afterwards",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -20,6 +21,7 @@ def bench(
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Which scripts, such as training_step; all when left out."),
     ] = None,
+    options: Annotated[str, typer.Option(help="Further options for the scripts, as one text.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="A short look: all within five minutes.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for rows (JSON) and the page made of them.")] = Path(
         "results/benchmarks"
@@ -28,7 +30,7 @@ def bench(
 ) -> None:
     """Measure isr beside its peers and write rows and a page.
 
-    Example: isr bench training_step --quick --out /tmp/benchmarks
+    Example: isr bench sbibm --options "--task sir --simulations 1000 --observation 1" --out /tmp/benchmarks
     """
     folder, page = benchmarks_folder(), out / "benchmarks.md"
     known = benchmarks_in(folder)
@@ -44,10 +46,10 @@ def bench(
             err=True,
         )
 
-    options = ["--quick"] if quick else []
+    more = [*(["--quick"] if quick else []), *shlex.split(options)]
     failed = [
         name for name in chosen
-        if not _ran_well(folder / f"{name}.py", *options, "--out", out / f"{name}.jsonl", json=json)
+        if not _ran_well(folder / f"{name}.py", *more, "--out", out / f"{name}.jsonl", json=json)
     ]  # fmt: skip
     _ran_well(folder / "page.py", "--rows", out, "--out", page, json=json)
     say_filled(out, json, f"rows are in {out}, the page made of them is {page}", failed=failed)

@@ -1,6 +1,5 @@
 """The check finds equations that do not hold, and passes those that do."""
 
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -49,16 +48,11 @@ def test_simplified_equations_are_allowed_their_own_error():
 
 
 def test_the_result_prints_a_table():
-    from rich.console import Console
-
     result = check(make("formulas"), n=50)
     text = str(result)
     assert "log-det = autodiff Jacobian" in text
     assert text.count("\n") == 7
-    assert "<table>" in result._repr_html_()
-    console = Console(file=io.StringIO(), width=100)
-    console.print(result)
-    assert "inverse equations = model" in console.file.getvalue()
+    assert "inverse equations = model" in result._repr_html_()
 
 
 def test_the_same_seed_draws_the_same_points():

@@ -5,7 +5,6 @@ An error is relative: the difference over the value's size plus the spread of it
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from isr.bijections.programs import compiled
 from isr.equations.expressions import Expressions, extract
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    import pandas as pd
 
 # Jacobians are expensive; this many show a wrong log-determinant as well as thousands do.
 _N_JACOBIANS = 64
@@ -82,36 +81,21 @@ class CheckResult:
         )
         raise CheckFailed("the equations do not hold: " + "; ".join(failed))
 
-    def _cells(self) -> list[tuple[str, ...]]:
-        """The table as text: its heading, then a row for each comparison."""
-        heading = ("comparison", "worst error", "allowed", "points", "result")
-        rows = [
-            (r.name, f"{r.error:.1e}", f"{r.tolerance:.0e}", f"{r.n:,}", "ok" if r.passed else "FAILED")
+    def _table(self) -> pd.DataFrame:
+        import pandas as pd
+
+        cells = {
+            r.name: (f"{r.error:.1e}", f"{r.tolerance:.0e}", f"{r.n:,}", "ok" if r.passed else "FAILED")
             for r in self.rows
-        ]
-        return [heading, *rows]
+        }
+        columns = ["worst error", "allowed", "points", "result"]
+        return pd.DataFrame.from_dict(cells, orient="index", columns=columns)
 
     def __str__(self) -> str:
-        width = max(len(row.name) for row in self.rows)
-        return "\n".join(
-            f"{name:<{width}}  {error:>11}  {allowed:>7}  {n:>7}  {word}"
-            for name, error, allowed, n, word in self._cells()
-        )
-
-    def __rich__(self) -> Table:
-        from rich.table import Table
-
-        heading, *rows = self._cells()
-        table = Table(*heading)
-        for *cells, word in rows:
-            colour = "green" if word == "ok" else "red"
-            table.add_row(*cells, f"[{colour}]{word}[/{colour}]")
-        return table
+        return self._table().to_string()
 
     def _repr_html_(self) -> str:
-        heading, *rows = ("".join(f"<td>{html.escape(c)}</td>" for c in cells) for cells in self._cells())
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><thead><tr>{heading.replace('td>', 'th>')}</tr></thead><tbody>{body}</tbody></table>"
+        return self._table().to_html()
 
 
 def check(

@@ -7,8 +7,7 @@ Long programs are cut into functions of bounded length: compilers and browsers g
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
@@ -19,7 +18,7 @@ from isr.equations.code.printers import (
     LanguagePrinter,
     PythonPrinter,
 )
-from isr.equations.program import Assignment, Program
+from isr.equations.program import Program, without_dead_code
 from isr.tables.names import symbol_names
 
 # Equations of the condition alone get a function of their own from this many characters on.
@@ -110,14 +109,16 @@ def plan(program: Program, language: Language, n_outputs: int | None = None) -> 
     names = _identifiers(program, language)
     printer = language.printer(program, names)
     bounds = program.bounds or ((None, None),) * len(program.outputs)
-    results = [_held(e, *b) for e, b in zip(program.outputs, bounds, strict=True)][:n_outputs]
-    last_reads = frozenset(names[s] for e in (*results, program.log_det) for s in _symbols(e))
+    held = tuple(_held(e, *b) for e, b in zip(program.outputs, bounds, strict=True))
+    program = without_dead_code(replace(program, outputs=held[:n_outputs]))
     lines: list[Line] = []
-    for assignment, reads in _needed(program.assignments, last_reads, names):
+    for assignment in program.assignments:
+        reads = frozenset(names[s] for s in _symbols(assignment.value))
         value = printer.write(assignment.value)
         lines += _products(printer, assignment.part)
         lines.append(Line(names[assignment.target], value, reads, assignment.part))
-    outputs, log_det = tuple(map(printer.write, results)), printer.write(program.log_det)
+    last_reads = frozenset(names[s] for e in (*program.outputs, program.log_det) for s in _symbols(e))
+    outputs, log_det = tuple(map(printer.write, program.outputs)), printer.write(program.log_det)
     lines += _products(printer, "result")
     inputs = {names[s]: i for i, s in enumerate(program.inputs)}
     conditions = {names[s]: i for i, s in enumerate(program.conditions)}
@@ -164,19 +165,6 @@ def _held(expression: sympy.Expr, low: float | None, high: float | None) -> symp
     if high is not None:
         expression = sympy.Min(expression, sympy.Float(high), evaluate=False)
     return expression
-
-
-def _needed(
-    assignments: Sequence[Assignment], last_reads: frozenset[str], names: dict[sympy.Symbol, str]
-) -> list[tuple[Assignment, frozenset[str]]]:
-    """The assignments the results need, each with the identifiers it reads."""
-    wanted, kept = set(last_reads), []
-    for assignment in reversed(assignments):
-        if names[assignment.target] in wanted:
-            reads = frozenset(names[s] for s in _symbols(assignment.value))
-            kept.append((assignment, reads))
-            wanted |= reads
-    return kept[::-1]
 
 
 def _by_condition(lines: list[Line], conditions: set[str]) -> tuple[list[Line], list[Line]]:

@@ -23,7 +23,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from isr.bijections.affine import LOG_SQRT_2PI
 from isr.bijections.flow import N_PAD_NODES
-from isr.equations.code.plan import LANGUAGES, Language, Plan, plan, wrapped
+from isr.equations.code.plan import LANGUAGES, Language, plan, wrapped
 from isr.equations.code.printers import number
 from isr.equations.print.text import legend
 from isr.equations.program import Program
@@ -94,60 +94,6 @@ def _latent(equations: Expressions) -> str:
         return "each is standard normal"
     leading = "the first is y" if n == 1 else f"the first {n} are y"
     return leading if n == n_latent else f"{leading}, the rest is standard normal"
-
-
-# Coefficients from the highest power down: numerator and denominator of each range.
-RATIOS = {
-    "cdf_centre": (
-        (0.065682337918207449113, 2.2352520354606839287, 161.02823106855587881, 1067.6894854603709582,
-         18154.981253343561249),
-        (1.0, 47.20258190468824187, 976.09855173777669322, 10260.932208618978205, 45507.789335026729956),
-    ),
-    "cdf_middle": (
-        (1.0765576773720192317e-8, 0.39894151208813466764, 8.8831497943883759412, 93.506656132177855979,
-         597.27027639480026226, 2494.5375852903726711, 6848.1904505362823326, 11602.651437647350124,
-         9842.7148383839780218),
-        (1.0, 22.266688044328115691, 235.38790178262499861, 1519.377599407554805, 6485.558298266760755,
-         18615.571640885098091, 34900.952721145977266, 38912.003286093271411, 19685.429676859990727),
-    ),
-    "cdf_tail": (
-        (0.02307344176494017303, 0.21589853405795699, 0.1274011611602473639, 0.022235277870649807,
-         0.001421619193227893466, 2.9112874951168792e-5),
-        (1.0, 1.28426009614491121, 0.468238212480865118, 0.0659881378689285515, 0.00378239633202758244,
-         7.29751555083966205e-5),
-    ),
-    "quantile_centre": (
-        (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
-         13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
-        (5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
-         5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0),
-    ),
-    "quantile_middle": (
-        (7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177, 1.27045825245236838258,
-         3.64784832476320460504, 5.7694972214606914055, 4.6303378461565452959, 1.42343711074968357734),
-        (1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966, 0.14810397642748007459,
-         0.68976733498510000455, 1.6763848301838038494, 2.05319162663775882187, 1.0),
-    ),
-    "quantile_tail": (
-        (2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386, 0.026532189526576123093,
-         0.29656057182850489123, 1.7848265399172913358, 5.4637849111641143699, 6.6579046435011037772),
-        (2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5, 7.868691311456132591e-4,
-         0.0148753612908506148525, 0.13692988092273580531, 0.59983220655588793769, 1.0),
-    ),
-}  # fmt: skip
-
-
-def ratio(name: str, variable: str) -> str:
-    """Return a rational function in Horner form, in brackets."""
-    above, below = RATIOS[name]
-    return f"(({_horner(above, variable)})\n            /({_horner(below, variable)}))"
-
-
-def _horner(coefficients: Sequence[float], variable: str) -> str:
-    text = repr(coefficients[0])
-    for i, coefficient in enumerate(coefficients[1:]):
-        text = f"{f'({text})' if i else text}*{variable} + {coefficient!r}"
-    return text
 
 
 _ALIASES = {"c99": "c", "js": "javascript", "numpy": "python", "py": "python"}
@@ -235,7 +181,6 @@ def _templates() -> Environment:
         "wrapped": wrapped,
         "in_brackets": _in_brackets,
     }
-    environment.globals["ratio"] = ratio
     return environment
 
 
@@ -243,15 +188,6 @@ def _in_brackets(text: str) -> str:
     """A long expression over several lines, which Python reads as one inside brackets only."""
     lines = wrapped(text, 8)
     return lines if "\n" not in lines else f"(\n        {lines}\n    )"
-
-
-def numpy_function(program: Program, functions: dict[str, Callable]) -> Callable:
-    """Return a program as a function of a list of input columns and a list of condition columns; ``functions`` are
-    the runtime functions ``isr_...`` that its text may call.
-    """
-    todo: Plan = plan(program, LANGUAGES["python"])
-    source = str(_templates().get_template("direction.py.j2").module.direction("map", todo))  # type: ignore[attr-defined]
-    return _run(source, {"np": np, **functions})["isr_map"]
 
 
 @dataclass(frozen=True)
@@ -330,9 +266,9 @@ _FUNCTIONS: dict[str, Callable] = {
 
 def compile_numpy(program: Program) -> Callable:
     """Return a function of a list of input columns and a list of condition columns: outputs and log-determinant."""
-    from isr.equations.code.sources import numpy_function
-
-    return numpy_function(program, _FUNCTIONS)
+    direction: Any = _templates().get_template("direction.py.j2").module
+    source = str(direction.direction("map", plan(program, LANGUAGES["python"])))
+    return _run(source, {"np": np, **_FUNCTIONS})["isr_map"]
 
 
 def evaluate(

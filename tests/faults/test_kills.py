@@ -100,6 +100,8 @@ def kill_often(run, folder: Path, n_kills: int, times: Times, whole: dict[str, b
 def everything_left_is_whole(folder: Path) -> None:
     for part in folder.glob("rows/part-*.parquet"):
         assert pq.read_table(part, page_checksum_verification=True).num_rows
+    for part in folder.glob("rows/part-*.npz"):
+        assert len(np.load(part, allow_pickle=False)["x"])
     for name in folder.glob("*.checkpoint"):
         mark = name.read_bytes().split(b'"mark": "')[1][:64].decode()
         checkpoint.read(name, mark, lambda members: start(jnp.zeros((members, 4), jnp.float32)))

@@ -107,13 +107,13 @@ def test_a_simulation_that_ran_out_of_space_goes_on_from_what_it_kept(tmp_path):
 
     with (
         files_no_longer_than(100_000),
-        pytest.raises(OSError, match=r"cannot write .*part-000002.parquet: File too large"),
+        pytest.raises(OSError, match=r"cannot write .*part-000002.npz: File too large"),
     ):
         simulate(prior, waves, 205, folder=tmp_path / "rows", **settings)
     assert sorted(p.name for p in (tmp_path / "rows").iterdir()) == [
         "manifest.json",
-        "part-000000.parquet",
-        "part-000001.parquet",
+        "part-000000.npz",
+        "part-000001.npz",
     ]
     found = simulate(prior, waves, 205, folder=tmp_path / "rows", **settings)
     assert_array_equal(found.y, _waves(found.x))

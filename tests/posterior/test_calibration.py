@@ -19,12 +19,7 @@ def conjugate(width=1.0, shift=0.0, seed=0):
     truths = rng.normal(size=(N, DIM))
     y = truths + 0.5 * rng.normal(size=(N, DIM))
     mean, std = y / 1.25, np.sqrt(0.2)
-    samples = mean[:, None] + shift + width * std * rng.normal(size=(N, M, DIM))
-
-    def log_prob(x):
-        return stats.norm.logpdf(x, mean.reshape(N, *[1] * (x.ndim - 2), DIM) + shift, width * std).sum(-1)
-
-    return truths, samples, log_prob(truths), log_prob(samples)
+    return truths, mean[:, None] + shift + width * std * rng.normal(size=(N, M, DIM))
 
 
 EXACT = conjugate()
@@ -32,14 +27,14 @@ WRONG = {"narrow": conjugate(width=0.7), "wide": conjugate(width=1.4), "shifted"
 
 
 def test_ranks_of_an_exact_posterior_are_uniform():
-    table = calibration.uniformity(calibration.sbc_ranks(*EXACT[:2]), M)
+    table = calibration.uniformity(calibration.sbc_ranks(*EXACT), M)
     assert table.shape == (DIM, 2)
     assert (table > 0.01).all(axis=None)
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_ranks_of_a_wrong_posterior_are_not(case):
-    table = calibration.uniformity(calibration.sbc_ranks(*WRONG[case][:2]), M, names=["a", "b", "c"])
+    table = calibration.uniformity(calibration.sbc_ranks(*WRONG[case]), M, names=["a", "b", "c"])
     assert list(table.index) == ["a", "b", "c"]
     assert (table < 1e-3).all(axis=None)
 
@@ -69,39 +64,33 @@ def test_band_holds_the_whole_curve_as_often_as_it_says():
 
 
 def test_coverage_of_an_exact_posterior_is_the_level():
-    marginal = calibration.marginal_coverage(*EXACT[:2])
-    joint = calibration.joint_coverage(*EXACT[2:])
+    marginal = calibration.marginal_coverage(*EXACT)
     assert marginal.coverage.shape == (len(calibration.LEVELS), DIM)
     assert_allclose(marginal.coverage, np.tile(marginal.levels[:, None], (1, DIM)), atol=0.06)
-    assert_allclose(joint.coverage, joint.levels, atol=0.06)
     assert marginal.p_value.min() > 0.01
-    assert joint.p_value > 0.01
 
 
 def test_coverage_of_a_narrow_posterior_is_that_of_the_normal():
-    marginal = calibration.marginal_coverage(*WRONG["narrow"][:2], levels=[0.5, 0.9])
+    marginal = calibration.marginal_coverage(*WRONG["narrow"], levels=[0.5, 0.9])
     expected = 2 * stats.norm.cdf(0.7 * stats.norm.ppf([0.75, 0.95])) - 1
     assert_allclose(marginal.coverage.mean(axis=1), expected, atol=0.03)
     assert marginal.p_value.max() < 1e-3
-    assert calibration.joint_coverage(*WRONG["narrow"][2:]).p_value < 1e-3
 
 
 def test_tarp_passes_the_exact_and_fails_the_wrong():
-    exact = calibration.tarp(*EXACT[:2])
+    exact = calibration.tarp(*EXACT)
     assert exact.p_value > 0.01
     assert abs(exact.area) < 0.01
     assert_allclose(exact.coverage, exact.levels, atol=0.06)
     for case in ("narrow", "wide"):
-        assert calibration.tarp(*WRONG[case][:2]).p_value < 1e-3
-    assert (
-        calibration.tarp(*WRONG["narrow"][:2]).area < -0.01 < 0.01 < calibration.tarp(*WRONG["wide"][:2]).area
-    )
+        assert calibration.tarp(*WRONG[case]).p_value < 1e-3
+    assert calibration.tarp(*WRONG["narrow"]).area < -0.01 < 0.01 < calibration.tarp(*WRONG["wide"]).area
 
 
 def test_tarp_sees_a_shift_from_one_sided_references():
     one_side = np.full((N, DIM), -5.0)
-    assert calibration.tarp(*EXACT[:2], references=one_side).p_value > 1e-3
-    assert calibration.tarp(*WRONG["shifted"][:2], references=one_side).p_value < 1e-9
+    assert calibration.tarp(*EXACT, references=one_side).p_value > 1e-3
+    assert calibration.tarp(*WRONG["shifted"], references=one_side).p_value < 1e-9
 
 
 def test_tarp_rejects_an_exact_posterior_at_the_level_of_its_test():
@@ -124,8 +113,8 @@ def test_tarp_sees_a_lost_correlation_that_ranks_do_not():
 
 
 def test_summary_passes_the_exact_and_names_what_fails():
-    assert calibration.check_calibration(*EXACT[:2])["passed"].all()
-    failed = calibration.check_calibration(*WRONG["narrow"][:2])
+    assert calibration.check_calibration(*EXACT)["passed"].all()
+    failed = calibration.check_calibration(*WRONG["narrow"])
     assert not failed["passed"].any()
     assert set(failed["test"]) == {"sbc chi2", "sbc ks", "tarp"}
 
@@ -137,19 +126,11 @@ def test_shapes_and_non_finite_draws_are_refused():
     samples[0, :2] = np.inf
     with pytest.raises(ValueError, match="2 posterior draws are not finite"):
         calibration.tarp(np.zeros((5, 2)), samples)
-    with pytest.raises(ValueError, match=r"log densities must be \(n,\) and \(n, m\)"):
-        calibration.joint_coverage(np.zeros((5, 2)), np.zeros((5, 9)))
 
 
 def test_every_check_can_be_drawn():
-    truths, samples, *log_probs = EXACT
-    ranks = calibration.sbc_ranks(truths, samples)
-    figure, axes = plt.subplots(2, 2)
-    plots.plot_ranks(axes[0, 0], ranks[:, 0], M, label="x0")
-    plots.plot_ecdf(axes[0, 1], ranks, M)
-    plots.plot_coverage(axes[1, 0], calibration.joint_coverage(*log_probs))
-    plots.plot_tarp(axes[1, 1], calibration.tarp(truths, samples))
-    assert len(axes[0, 1].lines) == DIM + 1
+    figure = plots.plot_calibration(calibration.Calibration.of(*EXACT), names=["a", "b", "c"])
+    assert [len(ax.lines) for ax in figure.axes] == [DIM + 1, DIM + 1, 2]
     figure.canvas.draw()
     plt.close(figure)
 

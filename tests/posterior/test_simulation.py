@@ -39,7 +39,7 @@ def assert_same(one: Simulations, other: Simulations) -> None:
 
 
 def parts(folder):
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*.parquet"))}
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("part-*.npz"))}
 
 
 @pytest.mark.parametrize(
@@ -259,8 +259,8 @@ def test_failures_and_signed_zeros_come_back_from_disk(tmp_path):
 def test_missing_and_damaged_chunks_are_computed_again(tmp_path):
     first = simulate(PRIOR, waves, 205, folder=tmp_path, **SETTINGS)
     before = parts(tmp_path)
-    (tmp_path / "part-000001.parquet").unlink()
-    (tmp_path / "part-000003.parquet").write_bytes(before["part-000003.parquet"][:100])
+    (tmp_path / "part-000001.npz").unlink()
+    (tmp_path / "part-000003.npz").write_bytes(before["part-000003.npz"][:100])
     assert_same(first, simulate(PRIOR, waves, 205, folder=tmp_path, n_jobs=1, **SETTINGS))
     assert parts(tmp_path) == before
 

@@ -1,5 +1,6 @@
 """The arm reaches where it should, and three ways to its posterior agree."""
 
+import arviz
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -82,9 +83,10 @@ def test_exact_and_markov_chain_posteriors_agree():
         n_samples=2000,
         n_warmup=500,
     )
-    assert chains.r_hat.max() < 1.02
-    assert chains.n_divergent < 20
-    thinned = chains.flat[:: max(1, int(len(chains.flat) / chains.effective_size.min()))]
+    assert arviz.rhat(chains)["x"].max() < 1.02
+    assert chains.sample_stats["diverging"].sum() < 20
+    draws = chains.posterior["x"].to_numpy().reshape(-1, 4)
+    thinned = draws[:: max(1, int(len(draws) / arviz.ess(chains)["x"].min()))]
     for i in range(4):
         assert stats.ks_2samp(exact[:, i], thinned[:, i]).pvalue > 1e-3
     assert abs(mmd2(exact[: len(thinned)], thinned)) < 0.01

@@ -22,7 +22,6 @@ from isr.ocean.environment import Environment
 from isr.ocean.field import Engine, pressure
 from isr.ocean.modes import DEFAULT_MESH, Mesh
 from isr.ocean.swellex import FREQUENCIES, UniformPrior, swellex96
-from isr.posterior.simulation_folder import write_parquet
 from isr.tables.extras import need
 from isr.tables.whole_files import make_folder, write_whole
 from isr.tables.workers import as_they_end, progress_bar
@@ -205,7 +204,10 @@ def _run_chunk(
         flat = pa.array(np.ascontiguousarray(part, dtype=np.float32).reshape(-1))
         columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     table = pa.table(columns)
-    write_whole(simulation.part(chunk), lambda hidden: write_parquet(table, hidden, compression="none"))
+    # A checksum for each page shows damage when it is read; a dictionary of numbers that hardly repeat would be large.
+    options: dict[str, Any] = {"write_page_checksum": True, "use_dictionary": False, "compression": "none"}
+    write_table = need("pyarrow.parquet").write_table
+    write_whole(simulation.part(chunk), lambda hidden: write_table(table, str(hidden), **options))
     return rows
 
 

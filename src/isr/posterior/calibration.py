@@ -126,15 +126,26 @@ class Coverage:
 
     Args:
         levels: Credible levels.
-        coverage: Share of truths inside, ``(levels,)`` or ``(levels, dim)``.
+        coverage: Share of truths inside, ``(levels,)`` or ``(levels, dim)``; that of an exact posterior is the level.
         p_value: Kolmogorov–Smirnov test against exact coverage, a scalar or one per parameter.
         n: Number of truths.
+
+    Example:
+        >>> round(Coverage(np.array([0.5, 1.0]), np.array([0.7, 1.0]), np.array(0.01), n=100).area, 3)
+        0.05
     """
 
     levels: Float[np.ndarray, " k"]
     coverage: Float[np.ndarray, "k ..."]
     p_value: Float[np.ndarray, "..."]
     n: int
+
+    @property
+    def area(self) -> float:
+        """Area between curve and diagonal above one half; positive: posteriors too wide, negative: too narrow."""
+        upper = self.levels >= 0.5
+        gap = self.coverage.reshape(len(self.levels), -1).mean(axis=1) - self.levels
+        return float(np.trapezoid(gap[upper], self.levels[upper]))
 
 
 def marginal_coverage(
@@ -153,59 +164,12 @@ def marginal_coverage(
     return _coverage(np.abs(2 * position - 1), levels)
 
 
-def joint_coverage(
-    log_prob_truths: ArrayLike,
-    log_prob_samples: ArrayLike,
-    *,
-    levels: Sequence[float] = LEVELS,
-    random_state: int = 0,
-) -> Coverage:
-    """Return the coverage of highest-density regions.
-
-    Args:
-        log_prob_truths: Log-density of each truth given its observation, ``(n,)``.
-        log_prob_samples: Log-density of each of its draws, ``(n, m)``.
-        levels: Credible levels.
-        random_state: Seed of the jitter that spreads each rank over its step.
-
-    Example:
-        >>> truths, draws = np.random.default_rng(0).normal(size=(2, 500, 99))
-        >>> bool(0.45 < joint_coverage(-(truths[:, 0] ** 2), -(draws**2), levels=[0.5]).coverage[0] < 0.55)
-        True
-    """
-    truth, draws = np.asarray(log_prob_truths, dtype=float), np.asarray(log_prob_samples, dtype=float)
-    if truth.ndim != 1 or draws.shape[:1] != truth.shape or draws.ndim != 2:
-        raise ValueError(f"log densities must be (n,) and (n, m), got {truth.shape} and {draws.shape}")
-    # A truth lies within its region of content α when a share of at most α of the draws is denser.
-    denser = np.sum(draws > truth[:, None], axis=1)
-    return _coverage(_positions(denser, draws.shape[1], random_state)[:, 0], levels)
-
-
-def _coverage(content: np.ndarray, levels: Sequence[float]) -> Coverage:
+def _coverage(content: np.ndarray, levels: ArrayLike) -> Coverage:
     """Coverage from the content of the smallest region that holds each truth, uniform when calibrated."""
     level = np.asarray(levels, dtype=float)
     inside = content[None] <= level.reshape(-1, *([1] * content.ndim))
     p_value = np.apply_along_axis(lambda c: stats.kstest(c, "uniform").pvalue, 0, content)
     return Coverage(level, inside.mean(axis=1), np.asarray(p_value), len(content))
-
-
-@dataclass(frozen=True)
-class Tarp:
-    """Tests of accuracy with random points, TARP (Lemos et al. 2023).
-
-    Args:
-        levels: Credible levels.
-        coverage: Expected coverage at each level; equal to it for a right posterior.
-        p_value: Kolmogorov–Smirnov test of the contents against uniform.
-        area: Signed area between curve and diagonal above one half; positive: too wide, negative: too narrow.
-        n: Number of truths.
-    """
-
-    levels: Float[np.ndarray, " k"]
-    coverage: Float[np.ndarray, " k"]
-    p_value: float
-    area: float
-    n: int
 
 
 def tarp(
@@ -215,8 +179,8 @@ def tarp(
     references: ArrayLike | None = None,
     n_levels: int = 50,
     random_state: int = 0,
-) -> Tarp:
-    """Return the expected coverage of balls around random points that reach just to the truth.
+) -> Coverage:
+    """Return the coverage of balls around random points that reach just to the truth (TARP, Lemos et al. 2023).
 
     Unlike ranks, it sees all parameters at once. Each parameter is scaled by the spread of the truths. The centres,
     ``references`` ``(n, dim)``, may depend on the observation but not on the truth; without them they are uniform
@@ -224,7 +188,7 @@ def tarp(
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> tarp(rng.normal(size=(300, 2)), 0.3 * rng.normal(size=(300, 99, 2))).p_value < 0.001  # too narrow
+        >>> bool(tarp(rng.normal(size=(300, 2)), 0.3 * rng.normal(size=(300, 99, 2))).p_value < 0.001)  # too narrow
         True
     """
     truths, samples = _check(truths, samples)
@@ -238,11 +202,7 @@ def tarp(
     distance = np.linalg.norm((samples - centres[:, None]) / scale, axis=-1)
     nearer = np.sum(distance < reach[:, None], axis=1)
     content = _positions(nearer, samples.shape[1], random_state + 1)[:, 0]
-    levels = np.linspace(0, 1, n_levels + 1)
-    coverage = np.searchsorted(np.sort(content), levels, side="right") / len(content)
-    upper = levels >= 0.5
-    area = float(np.trapezoid((coverage - levels)[upper], levels[upper]))
-    return Tarp(levels, coverage, float(stats.kstest(content, "uniform").pvalue), area, len(content))
+    return _coverage(content, np.linspace(0, 1, n_levels + 1))
 
 
 def check_calibration(
@@ -260,7 +220,7 @@ def check_calibration(
     truths, samples = _check(truths, samples)
     frame = uniformity(sbc_ranks(truths, samples), samples.shape[1], names=names, random_state=random_state)
     rows = [(f"sbc {kind}", name, frame.loc[name, kind]) for name in frame.index for kind in frame]
-    rows.append(("tarp", "all", tarp(truths, samples, random_state=random_state).p_value))
+    rows.append(("tarp", "all", float(tarp(truths, samples, random_state=random_state).p_value)))
     table = pd.DataFrame(rows, columns=["test", "parameter", "p_value"])
     p = table["p_value"].to_numpy(dtype=float)
     order = np.argsort(p)
@@ -268,6 +228,43 @@ def check_calibration(
     table["adjusted"] = adjusted[np.argsort(order)]
     table["passed"] = table["adjusted"] > 0.05
     return table
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Results of all checks, for a figure or a report; what is left out is not shown.
+
+    Args:
+        ranks: From ``sbc_ranks``, a column per parameter.
+        n_draws: Posterior draws behind every rank.
+        coverage: From ``marginal_coverage``.
+        tarp: From ``tarp``.
+        tests: From ``check_calibration``, a row per test.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> shift = rng.normal(size=(60, 1, 1))
+        >>> truths, samples = (shift + rng.normal(size=(60, 1, 1)))[:, 0], shift + rng.normal(size=(60, 99, 1))
+        >>> Calibration.of(truths, samples).n_draws
+        99
+    """
+
+    ranks: Int[np.ndarray, "n dim"] | None = None
+    n_draws: int = 0
+    coverage: Coverage | None = None
+    tarp: Coverage | None = None
+    tests: pd.DataFrame | None = None
+
+    @classmethod
+    def of(cls, truths: ArrayLike, samples: ArrayLike, names: tuple[str, ...] | None = None) -> "Calibration":
+        """Return all checks of posterior draws ``(n, m, dim)`` against truths ``(n, dim)``."""
+        return cls(
+            ranks=sbc_ranks(truths, samples),
+            n_draws=np.shape(samples)[1],
+            coverage=marginal_coverage(truths, samples),
+            tarp=tarp(truths, samples),
+            tests=check_calibration(truths, samples, names=names),
+        )
 
 
 Draw = Callable[[np.ndarray, int, int], ArrayLike]

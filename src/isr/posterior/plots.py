@@ -1,4 +1,4 @@
-"""Figures: the pair plot of draws, and the calibration checks, each drawn on given axes."""
+"""Figures: the pair plot of draws, and the calibration checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy import stats
 from scipy.ndimage import gaussian_filter
 
-from isr.posterior.calibration import Coverage, Tarp, ecdf_band, rank_curves
+from isr.posterior.calibration import Calibration, ecdf_band, rank_curves
 from isr.tables.extras import need
 from isr.tables.names import quoted
 
@@ -157,87 +156,30 @@ def _label(grid: np.ndarray, names: Sequence[str], units: Mapping[str, str]) -> 
                 ax.set_ylabel(labels[i])
 
 
-def plot_ranks(
-    ax: "Axes", ranks: ArrayLike, n_draws: int, *, n_bins: int = 20, label: str | None = None
-) -> None:
-    """Draw the histogram of one parameter's ranks with the 99 % range of a uniform count.
+def plot_calibration(result: Calibration, names: Sequence[str] | None = None) -> "Figure":
+    """Return a figure of calibration checks: ranks, coverage and TARP, each with the band of an exact posterior.
 
     Example:
-        >>> import matplotlib.pyplot as plt
-        >>> figure, ax = plt.subplots()
-        >>> plot_ranks(ax, np.arange(100) % 10, 9, n_bins=10)
-        >>> plt.close(figure)
-    """
-    position = (np.asarray(ranks) + 0.5) / (n_draws + 1)
-    low, high = stats.binom.ppf([0.005, 0.995], len(position), 1 / n_bins)
-    ax.axhspan(low, high, color="0.85", zorder=0, label="99 % if uniform")
-    ax.hist(position, bins=n_bins, range=(0, 1), color="tab:blue", alpha=0.8, zorder=1)
-    ax.axhline(len(position) / n_bins, color="0.4", linewidth=1, zorder=2)
-    ax.set(xlabel="rank / number of draws", ylabel="count", xlim=(0, 1), title=label or "")
-
-
-def plot_ecdf(
-    ax: "Axes", ranks: ArrayLike, n_draws: int, *, names: Sequence[str] | None = None, prob: float = 0.95
-) -> None:
-    """Draw the ECDF of each parameter's ranks minus the diagonal, with the simultaneous band.
-
-    Example:
-        >>> import matplotlib.pyplot as plt
-        >>> figure, ax = plt.subplots()
-        >>> plot_ecdf(ax, np.arange(100)[:, None] % 10, 9, names=["depth"])
-        >>> plt.close(figure)
-    """
-    grid, curves, low, high = rank_curves(ranks, n_draws, prob=prob)
-    ax.fill_between(grid, low, high, color="0.85", label=f"{prob:.0%} band", zorder=0)
-    for i, curve in enumerate(curves):
-        ax.plot(grid, curve, linewidth=1.5, label=names[i] if names else f"x{i}")
-    ax.axhline(0.0, color="0.4", linewidth=1)
-    ax.set(xlabel="rank / number of draws", ylabel="ECDF − uniform", xlim=(0, 1))
-    ax.legend(fontsize="small")
-
-
-def plot_coverage(
-    ax: "Axes", coverage: Coverage, *, names: Sequence[str] | None = None, prob: float = 0.95
-) -> None:
-    """Draw coverage against credible level, with the band of an exact posterior.
-
-    Example:
-        >>> import matplotlib.pyplot as plt
-        >>> from isr.posterior.calibration import marginal_coverage
         >>> rng = np.random.default_rng(0)
-        >>> found = marginal_coverage(rng.normal(size=(50, 1)), rng.normal(size=(50, 20, 1)))
-        >>> figure, ax = plt.subplots()
-        >>> plot_coverage(ax, found, names=["depth"])
-        >>> plt.close(figure)
+        >>> found = Calibration.of(rng.normal(size=(50, 1)), rng.normal(size=(50, 20, 1)))
+        >>> len(plot_calibration(found, ["depth"]).axes)
+        3
     """
-    curves = coverage.coverage.reshape(len(coverage.levels), -1).T
-    default = [f"x{i}" for i in range(len(curves))] if len(curves) > 1 else ["highest density"]
-    _coverage(ax, coverage.levels, curves, names or default, coverage.n, prob, "o-")
-
-
-def plot_tarp(ax: "Axes", result: Tarp, *, prob: float = 0.95) -> None:
-    """Draw the TARP curve with the band of an exact posterior and its p-value.
-
-    Example:
-        >>> import matplotlib.pyplot as plt
-        >>> from isr.posterior.calibration import tarp
-        >>> rng = np.random.default_rng(0)
-        >>> figure, ax = plt.subplots()
-        >>> plot_tarp(ax, tarp(rng.normal(size=(50, 1)), rng.normal(size=(50, 20, 1))))
-        >>> plt.close(figure)
-    """
-    label = f"TARP, p = {result.p_value:.2g}"
-    _coverage(ax, result.levels, result.coverage[None], [label], result.n, prob, "-")
-
-
-def _coverage(
-    ax: "Axes", levels: np.ndarray, curves: np.ndarray, names: Sequence[str], n: int, prob: float, style: str
-) -> None:
-    grid = np.linspace(0.01, 0.99, 99)
-    low, high = ecdf_band(n, grid, prob=prob)
-    ax.fill_between(grid, low, high, color="0.85", label=f"{prob:.0%} band", zorder=0)
-    ax.plot([0, 1], [0, 1], color="0.4", linewidth=1, zorder=1)
-    for name, curve in zip(names, curves, strict=False):
-        ax.plot(levels, curve, style, markersize=3, linewidth=1.5, label=name)
-    ax.set(xlabel="credible level", ylabel="expected coverage", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.legend(fontsize="small")
+    figure, (left, *others) = need("matplotlib.pyplot").subplots(1, 3, figsize=(11, 3.6))
+    if result.ranks is not None:
+        grid, curves, low, high = rank_curves(result.ranks, result.n_draws)
+        left.fill_between(grid, low, high, color="0.85", zorder=0)
+        left.axhline(0.0, color="0.4", linewidth=1)
+        for i, curve in enumerate(curves):
+            left.plot(grid, curve, label=names[i] if names else f"x{i + 1}")
+        left.set(xlabel="rank / number of draws", ylabel="ECDF − uniform", xlim=(0, 1), title="ranks")
+        left.legend(fontsize="small")
+    for ax, found, title in zip(others, (result.coverage, result.tarp), ("intervals", "TARP"), strict=True):
+        if found is not None:
+            grid = np.linspace(0.01, 0.99, 99)
+            ax.fill_between(grid, *ecdf_band(found.n, grid), color="0.85", zorder=0)
+            ax.plot([0, 1], [0, 1], color="0.4", linewidth=1, zorder=1)
+            ax.plot(found.levels, found.coverage.reshape(len(found.levels), -1))
+            ax.set(xlabel="credible level", ylabel="coverage", xlim=(0, 1), ylim=(0, 1), title=title)
+    figure.tight_layout()
+    return figure

@@ -131,39 +131,6 @@ def importance_resample(
     return Resampled(pool[chosen], effective_size(log_w))
 
 
-@dataclass(frozen=True)
-class Chains:
-    """Draws of several Markov chains with their diagnostics.
-
-    Args:
-        samples: ``(chain, draw, dim)``.
-        log_prob: Unnormalised log posterior of every draw.
-        r_hat: Rank-normalised split R-hat of every parameter; above 1.01 distrust the draws.
-        effective_size: Bulk effective sample size of every parameter.
-        n_divergent: Divergent transitions after warm-up; any at all is a warning sign.
-
-    Example:
-        >>> chains = Chains(np.zeros((2, 5, 1)), np.zeros((2, 5)), np.ones(1), np.full(1, 10.0), n_divergent=0)
-        >>> chains.flat.shape, chains.to_arviz("depth").posterior["depth"].shape
-        ((10, 1), (2, 5, 1))
-    """
-
-    samples: Float[np.ndarray, "chain draw dim"]
-    log_prob: Float[np.ndarray, "chain draw"]
-    r_hat: Float[np.ndarray, " dim"]
-    effective_size: Float[np.ndarray, " dim"]
-    n_divergent: int
-
-    @property
-    def flat(self) -> Float[np.ndarray, "n dim"]:
-        """All draws as rows, chain after chain."""
-        return self.samples.reshape(-1, self.samples.shape[-1])
-
-    def to_arviz(self, name: str = "x") -> "InferenceData":
-        """Return the draws as ArviZ inference data."""
-        return need("arviz").from_dict(posterior={name: self.samples}, sample_stats={"lp": self.log_prob})
-
-
 def nuts(
     log_prior: Callable[[Any], Any],
     log_likelihood: Callable[[Any], Any],
@@ -173,10 +140,11 @@ def nuts(
     n_warmup: int = 1000,
     target_acceptance: float = 0.8,
     random_state: int = 0,
-) -> Chains:
-    """Return chains of the posterior by the no-U-turn sampler with window adaptation (BlackJAX).
+) -> "InferenceData":
+    """Return chains of the posterior by the no-U-turn sampler with window adaptation (BlackJAX), for ArviZ.
 
-    Chains do not pass between separate modes: start them spread over all modes, and expect a large R-hat there.
+    The draws are called x; ``arviz.summary`` tells their R-hat and effective size. Chains do not pass between separate
+    modes: start them spread over all modes, and expect a large R-hat there.
 
     Args:
         log_prior: Log prior of one parameter vector, in JAX; may be unnormalised.
@@ -218,6 +186,6 @@ def nuts(
             )
         keys = jax.random.split(jax.random.key(random_state), len(start))
         samples, log_prob, divergent = map(np.asarray, jax.jit(jax.vmap(chain))(keys, start))
-    data = arviz.convert_to_dataset({"x": samples.astype(float)})
-    r_hat, size = np.asarray(arviz.rhat(data)["x"]), np.asarray(arviz.ess(data)["x"])
-    return Chains(samples, log_prob, r_hat, size, int(divergent.sum()))
+    return arviz.from_dict(
+        posterior={"x": samples.astype(float)}, sample_stats={"lp": log_prob, "diverging": divergent}
+    )

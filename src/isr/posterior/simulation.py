@@ -12,24 +12,39 @@ sequential inference, Deistler et al. 2022, with boxes, because a bounded model 
 from __future__ import annotations
 
 import functools
+import json
 import warnings
-from collections.abc import Callable
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import joblib
 import numpy as np
 from jaxtyping import Float, Num
 
 from isr.posterior.priors import Prior, parse_prior
-from isr.posterior.simulation_folder import Chunk, SimulationFolder
 from isr.posterior.simulators import Simulator, check_widths, evaluate
 from isr.tables.bounds import Bounds
+from isr.tables.whole_files import make_folder, write_arrays, write_whole
 from isr.tables.workers import as_they_end, progress_bar
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_MANIFEST = "manifest.json"
+
+
+class _Chunk(NamedTuple):
+    """Rows drawn from the prior, their observations (NaN where failed, no columns if all did), and why each failed."""
+
+    x: np.ndarray
+    y: np.ndarray
+    reasons: Sequence[str | None]
 
 
 class FailedSimulationsWarning(UserWarning):
@@ -118,18 +133,20 @@ def simulate(
     names = _names(prior, draw(0, 1).shape[1])
     if "reason" in names:
         raise ValueError("'reason' names the column that says why a simulation failed; rename this variable")
-    store, chunks = None, {}
-    if folder is not None:
-        store = SimulationFolder.claim(folder, _manifest(prior, simulator, seed, chunk_size, names))
-        chunks = _kept(store, sizes, draw)
+    kept = None if folder is None else Path(folder)
+    chunks: dict[int, _Chunk] = {}
+    if kept is not None:
+        _claim(kept, _manifest(prior, simulator, seed, chunk_size, names))
+        chunks = _kept(kept, sizes, draw)
     todo = [number for number in range(len(sizes)) if number not in chunks]
     jobs = (joblib.delayed(_run)(draw, simulator, number, sizes[number]) for number in todo)
     with progress_bar(len(todo), "simulations", progress) as advance:
         for number, chunk in as_they_end(jobs, n_jobs=n_jobs):
             chunks[number] = chunk
             # A chunk without a single success tells of a broken simulator and is tried again next time.
-            if store is not None and None in chunk.reasons:
-                store.write(number, chunk, names)
+            if kept is not None and None in chunk.reasons:
+                reasons = np.array([reason or "" for reason in chunk.reasons])
+                write_arrays(_part(kept, number), {"x": chunk.x, "y": chunk.y, "reasons": reasons})
             advance(1)
     return _gather([chunks[number] for number in range(len(sizes))], prior)
 
@@ -141,25 +158,71 @@ def _draw(prior: Prior, seed: int, chunk_size: int, number: int, n_rows: int) ->
 
 def _run(
     draw: Callable[[int, int], np.ndarray], simulator: Simulator, number: int, n_rows: int
-) -> tuple[int, Chunk]:
+) -> tuple[int, _Chunk]:
     x = draw(number, n_rows)
-    return number, Chunk(x, *evaluate(simulator, x))
+    return number, _Chunk(x, *evaluate(simulator, x))
 
 
-def _kept(
-    store: SimulationFolder, sizes: list[int], draw: Callable[[int, int], np.ndarray]
-) -> dict[int, Chunk]:
-    read = ((number, store.read(number, size)) for number, size in enumerate(sizes))
+def _claim(folder: Path, wanted: dict[str, Any]) -> None:
+    """Make the folder and write there what is asked for, or raise where it holds another simulation."""
+    make_folder(folder)
+    wanted, text = json.loads(json.dumps(wanted)), json.dumps(wanted, indent=2) + "\n"
+    found = _read_manifest(folder)
+    if found != wanted and not any(folder.glob("part-*")):
+        with suppress(FileExistsError):  # of two that begin at the same moment one is first
+            write_whole(
+                folder / _MANIFEST, lambda hidden: hidden.write_text(text, "utf-8"), replace=found is not None
+            )
+        found = _read_manifest(folder)
+    if found != wanted:
+        differing = [
+            f"{key}: there {found[key]!r}, asked {wanted[key]!r}"
+            for key in (found or {}).keys() & wanted
+            if found[key] != wanted[key]
+        ]
+        raise ValueError(
+            f"{folder} holds another simulation ({'; '.join(differing) or f'its {_MANIFEST} is missing or damaged'}); "
+            "repeat its settings to continue it, or choose another folder"
+        )
+
+
+def _read_manifest(folder: Path) -> Any:
+    """What was asked for; None where there is no manifest, empty where it is damaged."""
+    try:
+        content = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _part(folder: Path, number: int) -> Path:
+    return folder / f"part-{number:06d}.npz"
+
+
+def _kept(folder: Path, sizes: list[int], draw: Callable[[int, int], np.ndarray]) -> dict[int, _Chunk]:
+    read = ((number, _read_part(_part(folder, number), size)) for number, size in enumerate(sizes))
     chunks = {number: chunk for number, chunk in read if chunk is not None}
     for number, chunk in list(chunks.items())[:1]:
         if not np.allclose(chunk.x, draw(number, len(chunk.x)), rtol=1e-9, atol=0):
             raise ValueError(
-                f"{store.path} holds another simulation: its draws are not this prior's; choose another folder"
+                f"{folder} holds another simulation: its draws are not this prior's; choose another folder"
             )
     return chunks
 
 
-def _gather(chunks: list[Chunk], prior: Prior) -> Simulations:
+def _read_part(path: Path, n_rows: int) -> _Chunk | None:
+    """The first rows of a chunk; None if its file is missing, damaged or too short."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            x, y, reasons = (file[name][:n_rows] for name in ("x", "y", "reasons"))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        return None
+    return _Chunk(x, y, [reason or None for reason in reasons.tolist()]) if len(x) == n_rows else None
+
+
+def _gather(chunks: list[_Chunk], prior: Prior) -> Simulations:
     import pandas as pd
 
     x = np.concatenate([chunk.x for chunk in chunks])
@@ -211,7 +274,7 @@ def _manifest(
 ) -> dict[str, Any]:
     named = simulator.func if isinstance(simulator, functools.partial) else simulator
     return {
-        "format": 1,
+        "format": 2,
         "random_state": seed,
         "chunk_size": int(chunk_size),
         "names": list(names),

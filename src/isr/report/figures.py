@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isr.formulas.front import Point
-from isr.posterior.calibration import Coverage, Tarp, ecdf_band, rank_curves
-from isr.report.gather import Calibration
+from isr.posterior.calibration import Calibration, Coverage, ecdf_band, rank_curves
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -324,17 +323,14 @@ def calibration_figures(result: Calibration, names: Sequence[str]) -> list[Figur
         back = [chart.band(grid, low, high, "band"), chart.line([0, 1], [0, 0], "line faint")]
         figures.append(_curves(chart, back, grid, curves, names, "Ranks of the truth"))
     if result.coverage is not None:
-        one = result.coverage.coverage.ndim == 1
-        figures.append(
-            _coverage(result.coverage, ["highest density"] if one else names, "Coverage of intervals")
-        )
+        figures.append(_coverage(result.coverage, names, "Coverage of intervals"))
     if result.tarp is not None:
         words = [f"TARP, p = {result.tarp.p_value:.2g}"]
         figures.append(_coverage(result.tarp, words, "All parameters at once (TARP)"))
     return figures
 
 
-def _coverage(found: Coverage | Tarp, names: Sequence[str], caption: str) -> Figure:
+def _coverage(found: Coverage, names: Sequence[str], caption: str) -> Figure:
     grid = np.linspace(0.01, 0.99, 99)
     chart = Chart(Axis(0.0, 1.0, "credible level"), Axis(0.0, 1.0, "share of truths inside"), 380, 300)
     back = [chart.band(grid, *ecdf_band(found.n, grid), "band"), chart.line([0, 1], [0, 1], "line faint")]

@@ -15,58 +15,20 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
+from jaxtyping import Float
 
 from isr import __version__
 from isr.bijections.flow import Flow
 from isr.equations import check, extract
 from isr.equations.check import CheckResult
 from isr.native import status
-from isr.posterior.calibration import Coverage, Tarp, check_calibration, marginal_coverage, sbc_ranks, tarp
+from isr.posterior.calibration import Calibration
 from isr.posterior.outliers import TrainingRecord
 from isr.storage import Bundle, load
 from isr.tables.arrays import without_times
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Results of the calibration checks of `isr.posterior.calibration`; what is left out is not shown.
-
-    Args:
-        ranks: From ``sbc_ranks``, a column per parameter.
-        n_draws: Posterior draws behind every rank.
-        coverage: From ``marginal_coverage`` or ``joint_coverage``.
-        tarp: From ``tarp``.
-        tests: From ``check_calibration``, a row per test.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> shift = rng.normal(size=(60, 1, 1))
-        >>> truths, samples = (shift + rng.normal(size=(60, 1, 1)))[:, 0], shift + rng.normal(size=(60, 99, 1))
-        >>> Calibration.of(truths, samples).n_draws
-        99
-    """
-
-    ranks: Int[np.ndarray, "n dim"] | None = None
-    n_draws: int = 0
-    coverage: Coverage | None = None
-    tarp: Tarp | None = None
-    tests: pd.DataFrame | None = None
-
-    @classmethod
-    def of(cls, truths: ArrayLike, samples: ArrayLike, names: tuple[str, ...] | None = None) -> Calibration:
-        """Return all checks of posterior draws ``(n, m, dim)`` against truths ``(n, dim)``."""
-        return cls(
-            ranks=sbc_ranks(truths, samples),
-            n_draws=np.shape(samples)[1],
-            coverage=marginal_coverage(truths, samples),
-            tarp=tarp(truths, samples),
-            tests=check_calibration(truths, samples, names=names),
-        )
+    pass
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ ALLOWED = {
         "source written there: identifiers of ours (see isr.tables.names), no name or unit of a user in it"
     ),
     (
-        "inversion/formula.py",
+        "search/formula.py",
         "lambdify",
     ): "expressions of `parse`, which knows arithmetic, FUNCTIONS and names",
     ("inversion/refit.py", "lambdify"): "the same expressions, with symbols of ours for constants",

@@ -89,7 +89,7 @@ def fitted(
     data: Data, expression: sympy.Expr, *, powers: bool = False, iterations: int = 20
 ) -> Candidate | None:
     """Return an expression as a candidate, its constants refitted by at most so many steps."""
-    expression = sympy.sympify(expression)
+    expression = sympy.sympify(expression, strict=True)
     if expression.has(sympy.zoo, sympy.nan, sympy.oo, sympy.I) or _n_floats(expression) > MOST_CONSTANTS:
         return None
     law = opened(expression, data.symbols, powers=powers)

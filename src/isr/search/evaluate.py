@@ -114,7 +114,7 @@ def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol], *, powers: boo
             known[e] = step
         return step
 
-    walk(sympy.sympify(expression))
+    walk(sympy.sympify(expression, strict=True))
     return Opened(tuple(program), np.array(constants))
 
 
@@ -132,7 +132,7 @@ def with_constants(expression: sympy.Expr, values: Sequence[Any], *, powers: boo
             return e
         return e.func(*[walk(a) for a in e.args])
 
-    return walk(sympy.sympify(expression))
+    return walk(sympy.sympify(expression, strict=True))
 
 
 def _run(

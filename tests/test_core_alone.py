@@ -52,6 +52,7 @@ said(lambda: nuts(lambda v: -(v**2).sum(), lambda v: 0.0, np.zeros((1, 2))))
 from isr.tables.extras import need
 said(lambda: need("emcee"))
 said(lambda: need("h5netcdf"))
+said(lambda: need("openpyxl"))
 main(["posterior", "m.isr", "--y", "c=0.3", "-n", "50", "--out", "d.parquet"])
 """
 

@@ -11,6 +11,8 @@ import pytest
 
 import isr
 from isr.report import gather
+from isr.tables.arrays import oddities
+from isr.tables.delimited import Layout
 from isr.tables.files import match_columns, numeric_columns, read_rows
 from isr.tables.sources import open_rows
 
@@ -48,8 +50,70 @@ def test_matrices_and_complex_arrays_become_columns(tmp_path):
 
 def test_a_text_column_nobody_asked_for_does_no_harm(tmp_path):
     path = tmp_path / "rows.csv"
-    path.write_text("site,a\nnorth,1\n")
+    path.write_text("site,site,a\nnorth,x,1\n")
     assert numeric_columns(read_rows(path), ["a"], source=path).to_dict("list") == {"a": [1.0]}
+    with pytest.raises(ValueError, match="has several columns called 'site'; give every column its own name"):
+        numeric_columns(read_rows(path), ["site"], source=path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+@pytest.mark.parametrize(("delimiter", "decimal"), [(";", ","), ("\t", ","), (",", "."), (";", ".")])
+def test_how_a_text_file_is_written_is_guessed_and_may_be_said(encoding, delimiter, decimal, tmp_path):
+    path, expected = tmp_path / "rows.csv", pd.DataFrame({"größe": [1.5, -2.25], "b": [3.0, 4e-3]})
+    path.write_text(expected.to_csv(index=False, sep=delimiter, decimal=decimal), encoding=encoding)
+    for layout in (None, Layout(delimiter, decimal, encoding)):
+        frame = read_rows(path, layout)
+        pd.testing.assert_frame_equal(numeric_columns(frame, list(expected), source=path), expected)
+        said = 0 if layout else (delimiter != ",") + (decimal == ",") + (encoding in ("cp1252", "utf-16"))
+        assert len(frame.attrs["notes"]) == said
+
+
+@pytest.mark.parametrize(
+    ("layout", "sentence"),
+    [
+        (
+            Layout(delimiter=";;"),
+            "the delimiter must be one character, not the one before decimals, got ';;'",
+        ),
+        (Layout(delimiter=",", decimal=","), "got ','"),
+        (
+            Layout(encoding="klingon"),
+            "there is no encoding 'klingon'; such as utf-8, cp1252 or utf-16 are known",
+        ),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(layout, sentence, tmp_path):
+    with pytest.raises(ValueError, match=sentence):
+        read_rows(write(tmp_path / "rows.csv", FRAME), layout)
+
+
+def test_excel_gives_the_same_rows(tmp_path):
+    pytest.importorskip("openpyxl")
+    FRAME.to_excel(tmp_path / "rows.xlsx", index=False)
+    frame = numeric_columns(read_rows(tmp_path / "rows.xlsx"), list(FRAME), source="rows.xlsx")
+    pd.testing.assert_frame_equal(frame, FRAME)
+    (tmp_path / "bad.xlsx").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="is not an Excel file, or damaged"):
+        read_rows(tmp_path / "bad.xlsx")
+
+
+def test_dates_become_days_and_rows_without_a_value_are_left_out_where_that_is_asked_for(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("when,a\n2024-01-03,1\n2024-01-01 12:00,\n2024-01-02,3\n")
+    rows = numeric_columns(read_rows(path), ["when", "a"], source=path, dropna=True, dates=True)
+    assert rows.to_dict("list") == {"when": [1.5, 0.5], "a": [1.0, 3.0]}
+    with pytest.raises(ValueError, match=r"every row of .* lacks a value in 'a'; leave the empty column out"):
+        numeric_columns(pd.DataFrame({"a": [np.nan]}), ["a"], source="rows", dropna=True)
+
+
+def test_constant_repeated_and_absurd_columns_are_told():
+    rows = np.random.default_rng(0).normal(size=(50, 4))
+    rows[:, 1], rows[:, 2], rows[7, 3] = 2.0, rows[:, 0], 1e40
+    assert oddities(rows, list("abcd")) == [
+        "column 'b' is constant and says nothing; leave it out",
+        "columns 'a' and 'c' hold the same numbers; leave one out",
+        "column 'd' has the value 1e+40 in row 8, far from all others; correct it or leave the row out",
+    ]
 
 
 def test_patterns_stand_for_columns_and_a_name_goes_before_a_pattern():
@@ -63,9 +127,14 @@ CONTENTS = {
     "long row": ("a,b\n1,2\n3,4\n5,6,7\n", "line 4 of .*rows.csv has 3 values, but the first line names 2"),
     "all rows long": ("a,b\n1,2,3\n4,5,6\n", "line 2 of .*rows.csv has 3 values"),
     "no names": ("1,2\n3,4\n", "the first line of .*rows.csv holds numbers; it must hold the names"),
-    "twice": ("a,a\n1,2\n", "has several columns called 'a'"),
+    "twice": ("a,a,b\n1,2,3\n", "has several columns called 'a'"),
     "text": ("a,b\n1,2\n1,oops\n", "column 'b' of .*rows.csv is not numeric: row 2 holds 'oops'"),
-    "commas": ("a;b\n1,5;2\n", "row 1 holds '1,5' .*; write decimal points, not commas"),
+    "commas": ("a;b\n1,5;2.5\n", "row 1 holds '1,5' .*; pass --decimal , if commas stand before decimals"),
+    "dates": (
+        "a,b\n2024-01-01,2\n2024-01-02,3\n",
+        "column 'a' of .* holds dates .*; leave it out, or pass --dates",
+    ),
+    "no values": ("a,b\n,2\n,3\n", "column 'a' of .* has no value in row 1 .* or pass --dropna"),
     "missing": ("a,b\n1,2\n,3\n", r"column 'a' of .* has no value in row 2 \(1 of 2 rows"),
     "infinite": ("a,b\n1,2\ninf,3\n", "column 'a' of .* has an infinite value in row 2"),
 }
@@ -82,9 +151,8 @@ def test_what_is_wrong_with_a_csv_file_is_said(content, sentence, tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
     [
-        ("rows.csv", "größe\n1\n".encode("latin-1"), "is not UTF-8 text .byte 0xf6 at 2.; save it as UTF-8"),
-        ("rows.csv", b"a,b\n1,\xff\n", "is not UTF-8 text"),
-        ("rows.xlsx", b"PK", "cannot tell what .*rows.xlsx holds from its ending '.xlsx'; known: .csv"),
+        ("rows.csv", b"a,b\n1,\x81\n", "is not text in cp1252 .*; pass --encoding with the one it has"),
+        ("rows.ods", b"PK", "cannot tell what .*rows.ods holds from its ending '.ods'; known: .csv"),
         ("rows.parquet", b"not parquet", "is not a Parquet file, or damaged"),
         ("rows.npz", b"not an archive", "cannot be read as a NumPy archive"),
     ],

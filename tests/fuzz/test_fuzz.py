@@ -31,7 +31,8 @@ from isr.equations import extract
 from isr.posterior.priors import parse_prior
 from isr.storage import ModelFileError, from_bytes
 from isr.tables.bounds import parse_bounds
-from isr.tables.files import as_cell, from_cell, numeric_columns, read_rows
+from isr.tables.delimited import as_cell, from_cell
+from isr.tables.files import numeric_columns, read_rows
 from isr.tables.tables import Table, read_row, read_table
 
 N = int(os.environ.get("ISR_FUZZ_EXAMPLES", "0"))

@@ -40,7 +40,9 @@ def posterior(
     y: Observation = None,
     y_file: Annotated[
         Path | None,
-        typer.Option(help="Measurements as rows, each with a posterior of its own: CSV, Parquet, .npz."),
+        typer.Option(
+            help="Measurements as rows, each with a posterior of its own: CSV, Excel, Parquet, .npz."
+        ),
     ] = None,
     together: Annotated[
         bool, typer.Option("--together", help="The rows of --y-file all measure the same x.")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isr.cli.options import Force, Json, Seed, names_in, number, numbers_in, pairs_in
+from isr.cli.options import Force, Json, Seed, number, numbers_in, pairs_in
 from isr.cli.output import refuse_existing
+from isr.cli.rows import Dates, Decimal, Delimiter, Dropna, Encoding, read_pairs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ WITHOUT_Y = (Method.flow,)
 NETWORKS = (Method.inn, Method.cinn)
 
 
-Data = Annotated[Path, typer.Argument(help="Rows: CSV, Parquet or .npz.", show_default=False)]
+Data = Annotated[Path, typer.Argument(help="Rows: CSV, Excel, Parquet or .npz.", show_default=False)]
 Unknown = Annotated[
     str | None,
     typer.Option("--x", help="What is unknown: depth,speed or 'm*'; all other columns if left out."),
@@ -80,6 +81,11 @@ def fit(
     thorough: Thorough = False,
     max_time: MaxTime = None,
     checkpoint: Checkpoint = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    dropna: Dropna = False,
+    dates: Dates = False,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -98,7 +104,9 @@ def fit(
     chosen = _method(method, y)
     if quick and thorough:
         raise ValueError("--quick and --thorough exclude each other; give one of them")
-    rows = _read(data, x, y)
+    from isr.tables.delimited import Layout
+
+    rows = read_pairs(data, x, y, Layout(delimiter, decimal, encoding), dropna=dropna, dates=dates)
     digest = hashlib.sha256(data.read_bytes()).hexdigest()  # the file may be gone when the fit is done
     training = {
         "effort": "quick" if quick else "thorough" if thorough else "normal", "n_restarts": restarts,
@@ -132,27 +140,6 @@ def _method(method: Method | None, y: str | None) -> Method:
             f"--method {method.value} needs to know what is measured: add --y with columns of the data"
         )
     return method
-
-
-def _read(path: Path, x: str | None, y: str | None) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    from isr.tables.files import match_columns, numeric_columns, read_rows
-
-    frame = read_rows(path)
-    known = list(frame.columns)
-    y_names = [] if y is None else match_columns(known, names_in(y), source=path)
-    if x is None:
-        x_names = [name for name in known if name not in y_names]
-    else:
-        x_names = match_columns(known, names_in(x), source=path)
-        x_names = [n for n in x_names if n not in y_names or n in names_in(x)]
-    shared = [name for name in x_names if name in y_names]
-    if shared or not x_names:
-        what = f"{shared[0]!r} stands in --x and in --y" if shared else "no column is left for x"
-        raise ValueError(f"{what}; a column is either unknown or measured")
-    return (
-        numeric_columns(frame, x_names, source=path),
-        numeric_columns(frame, y_names, source=path) if y_names else None,
-    )
 
 
 def _bounds(texts: list[str] | None) -> dict[str, tuple[float | None, float | None]] | None:

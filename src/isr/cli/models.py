@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,9 @@ def open_model(path: Path, complexity: int | None = None) -> Bundle:
 
 def example(names: Sequence[str]) -> str:
     """Return how values of these variables are written on the command line."""
-    return ",".join(f"{name}=0.1" for name in names[:4]) + (",…" if len(names) > 4 else "")
+    shown = [f'"{name}"' if "," in name else name for name in names[:4]]
+    pairs = ",".join(f"{name}=0.1" for name in shown)
+    return shlex.quote(pairs) + (",…" if len(names) > 4 else "")
 
 
 def observation(bundle: Bundle, texts: list[str]) -> list[float]:

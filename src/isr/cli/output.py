@@ -144,6 +144,6 @@ def hand_over(frame: pd.DataFrame, out: Path | None, as_json: bool) -> None:
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    from isr.tables.files import as_cell
+    from isr.tables.delimited import as_cell
 
     return frame.rename(columns=as_cell).to_csv(index=False, lineterminator="\n")

@@ -16,7 +16,7 @@ from isr.cli.output import TABLE_ENDINGS, hand_over, refuse_ending, refuse_exist
 def predict(
     model: ModelFile,
     data: Annotated[
-        Path | None, typer.Argument(help="Rows of x: CSV, Parquet or .npz.", show_default=False)
+        Path | None, typer.Argument(help="Rows of x: CSV, Excel, Parquet or .npz.", show_default=False)
     ] = None,
     x: Annotated[
         list[str] | None, typer.Option("--x", help="One row instead of a file: depth=200,speed=1500.")

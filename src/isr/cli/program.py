@@ -6,9 +6,10 @@ import io
 import os
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from isr import __version__
 from isr.cli import bench, draw, experiments, export, fit, predict, report, show
@@ -19,14 +20,42 @@ EXITS = (
     f"{FIT_FAILED} the fit found no model; {CHECK_FAILED} equations and model disagree; {INTERRUPTED} interrupted."
 )
 
+
+class PlainFlags(TyperCommand):
+    """A command whose help shows flags as flags, without a type behind them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return plain_flags(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """The same of the program itself."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return plain_flags(super().get_params(ctx))
+
+
+def plain_flags(parameters: list[Any]) -> list[Any]:
+    """Return parameters, those that take no value marked as such."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
 app = typer.Typer(
-    name="isr", epilog=EXITS, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
+    name="isr",
+    cls=PlainGroup,
+    epilog=EXITS,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
 )
 for command in (
     fit.fit, show.show, draw.posterior, draw.sample, predict.predict, show.check, export.export, report.report,
     experiments.demo, experiments.reproduce, bench.bench,
 ):  # fmt: skip
-    app.command()(command)
+    app.command(cls=PlainFlags)(command)
 
 # What an error means, by its class; whatever is not listed is a fault of isr.
 MEANINGS = {
@@ -58,7 +87,7 @@ def options(
 ) -> None:
     """Invertible symbolic regression: equations that run both ways, with their density.
 
-    Begin with: isr fit data.csv --x depth,speed --y p1,p2 --out model.isr
+    Begin with: isr demo, or isr fit data.csv --x depth,speed --y p1,p2 --out model.isr
     """
     # `main` takes --debug out of the arguments itself, since it must know even when a command never started.
 

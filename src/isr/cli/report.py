@@ -23,7 +23,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="HTML file; named after the model when left out.")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Rows to compare with, columns named as in the model: CSV, Parquet, .npz."),
+        typer.Option(help="Rows to compare with, columns named as in the model: CSV, Excel, Parquet, .npz."),
     ] = None,
     y: Annotated[
         list[str] | None, typer.Option("--y", help="The observation the explorer starts with: p1=0.1,p2=0.3.")

@@ -104,7 +104,7 @@ def described(bundle: Bundle) -> dict[str, Any]:
 def check(
     model: ModelFile,
     data: Annotated[
-        Path | None, typer.Option(help="Rows to check at instead of drawn ones: CSV, Parquet or .npz.")
+        Path | None, typer.Option(help="Rows to check at instead of drawn ones: CSV, Excel, Parquet or .npz.")
     ] = None,
     json: Json = False,
 ) -> None:

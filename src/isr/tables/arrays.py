@@ -181,6 +181,39 @@ def degeneracies(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list
     ]
 
 
+# A value this many times farther from the median than the middle 90 % of a column are wide is no measurement.
+ABSURD = 1e4
+
+
+def oddities(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str]:
+    """Return a sentence for each constant or repeated column and each column with an absurd value.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(100, 2))
+        >>> rows[3, 1] = 1e40
+        >>> oddities(rows, ["a", "b"])
+        ["column 'b' has the value 1e+40 in row 4, far from all others; correct it or leave the row out"]
+    """
+    found = [f"column {n!r} is constant and says nothing; leave it out" for n in _constant(values, names)]
+    first: dict[bytes, str] = {}
+    for name, column in zip(names, values.T, strict=True):
+        same = first.setdefault(column.tobytes(), name)
+        if same != name:
+            found.append(f"columns {same!r} and {name!r} hold the same numbers; leave one out")
+        low, middle, high = np.quantile(column, [0.05, 0.5, 0.95])
+        row = int(np.argmax(np.abs(column - middle)))
+        if 0 < ABSURD * (high - low) < abs(column[row] - middle):
+            found.append(
+                f"column {name!r} has the value {column[row]:g} in row {row + 1}, far from all others; correct it or "
+                "leave the row out"
+            )
+    return found
+
+
+def _constant(values: np.ndarray, names: Sequence[str]) -> list[str]:
+    return [name for name, spread in zip(names, np.ptp(values, axis=0), strict=True) if spread == 0]
+
+
 def _is_collinear(values: np.ndarray) -> np.ndarray:
     """Which columns take part in a linear relation; none where there are too few rows to tell."""
     n_rows, n_columns = values.shape

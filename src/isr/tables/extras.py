@@ -8,7 +8,7 @@ from typing import Any
 
 EXTRAS = {
     "plots": ("matplotlib", "arviz"),
-    "files": ("pyarrow", "h5netcdf"),
+    "files": ("pyarrow", "h5netcdf", "openpyxl"),
     "chains": ("blackjax", "emcee"),
     "ocean": ("numba",),
 }

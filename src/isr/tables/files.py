@@ -1,11 +1,10 @@
-"""Files of rows: CSV, Parquet and NumPy files as pandas frames, and the columns a user names in them.
+"""Files of rows: CSV, Excel, Parquet and NumPy files as pandas frames, and the columns a user names in them.
 
 Rows are counted from 1 as in a spreadsheet, the line with the names not counted.
 """
 
 from __future__ import annotations
 
-import csv
 import fnmatch
 import warnings
 from collections import Counter
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isr.tables.arrays import refuse_times
+from isr.tables.delimited import Layout, read_csv
 from isr.tables.extras import need
 from isr.tables.names import did_you_mean, quoted
 from isr.tables.tables import real_columns
@@ -23,23 +23,18 @@ from isr.tables.tables import real_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-SEPARATORS = ",;\t"
-MOST_COLUMNS = 20_000
-"""Of a CSV file; far more than a model can be fitted to, and few enough to be read in a moment."""
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-
 
 def read_columns(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
     """Return the named columns of a file, as `read_rows` and `numeric_columns` do."""
     return numeric_columns(read_rows(path), names, source=path)
 
 
-def read_rows(path: str | Path) -> pd.DataFrame:
+def read_rows(path: str | Path, layout: Layout | None = None) -> pd.DataFrame:
     """Return the rows of a file as a frame with named columns; how its name ends says what it is.
 
-    CSV (``.csv``, ``.tsv``, ``.txt``) needs a first line of names; commas, semicolons and tabs are told apart. Of a
-    NumPy archive (``.npz``) a one-dimensional array is a column, a matrix ``a`` the columns a1, a2, …, and a complex
-    column ``p`` becomes ``p_re`` and ``p_im``.
+    CSV (``.csv``, ``.tsv``, ``.txt``) and Excel (``.xlsx``, its first sheet) need a first line of names; how text is
+    written is guessed unless ``layout`` says it. Of a NumPy archive (``.npz``) a one-dimensional array is a column, a
+    matrix ``a`` the columns a1, a2, …, and a complex column ``p`` becomes ``p_re`` and ``p_im``.
 
     Example:
         >>> import pathlib, tempfile
@@ -64,7 +59,8 @@ def read_rows(path: str | Path) -> pd.DataFrame:
         )
     if not source.stat().st_size:
         raise ValueError(f"{source} is empty; it needs a line of column names and rows below it")
-    frame = _READERS[source.suffix.lower()](source)
+    is_text = _READERS[source.suffix.lower()] is read_csv
+    frame = read_csv(source, layout or Layout()) if is_text else _READERS[source.suffix.lower()](source)
     if frame.empty:
         raise ValueError(
             f"{source} has {len(frame)} rows and {frame.shape[1]} columns; there is nothing to read"
@@ -72,14 +68,36 @@ def read_rows(path: str | Path) -> pd.DataFrame:
     return frame
 
 
-def numeric_columns(frame: pd.DataFrame, names: Sequence[str], *, source: str | Path) -> pd.DataFrame:
-    """Return the named columns as finite doubles, in the order of ``names``; ``p*`` stands for all that begin with
-    p.
+def numeric_columns(
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    *,
+    source: str | Path,
+    dropna: bool = False,
+    dates: bool = False,
+) -> pd.DataFrame:
+    """Return the named columns as finite doubles, in the order of ``names``; ``p*`` stands for all that begin with p.
+
+    Args:
+        frame: Rows from `read_rows`.
+        names: Names or patterns of columns.
+        source: What errors call the rows.
+        dropna: Leave out rows with no value in one of these columns; those that are left keep their index.
+        dates: Make days since the first one of dates and times, which are refused otherwise.
     """
     import pandas as pd
 
     chosen = match_columns(list(frame.columns), names, source=source)
-    return pd.DataFrame({name: _numbers(frame[name], name, source) for name in chosen})
+    if dates:
+        frame = frame.assign(**{name: _days(frame[name]) for name in chosen if _are_dates(frame[name])})
+    if dropna:
+        frame = frame.loc[frame[chosen].notna().all(axis=1)]
+    if frame.empty:
+        raise ValueError(
+            f"every row of {source} lacks a value in {quoted(chosen)}; leave the empty column out"
+        )
+    numbers = {name: _numbers(frame[name], name, source) for name in chosen}
+    return pd.DataFrame(numbers, index=frame.index)
 
 
 def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | Path) -> list[str]:
@@ -98,6 +116,12 @@ def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | P
                 f"{source} has no column {name!r}{did_you_mean(name, known)}; its columns are {quoted(list(known))}"
             )
         found |= dict.fromkeys(matches)
+    counts = Counter(known)
+    repeated = sorted(name for name in found if counts[name] > 1)
+    if repeated:
+        raise ValueError(
+            f"{source} has several columns called {quoted(repeated)}; give every column its own name"
+        )
     return list(found)
 
 
@@ -111,13 +135,18 @@ def _numbers(column: Any, name: str, source: str | Path) -> np.ndarray:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         given = str(column.iloc[row])
+        if _are_dates(column):
+            raise ValueError(
+                f"column {name!r} of {source} holds dates or times such as {given!r}, not numbers; leave it out, or "
+                "pass --dates (dates=True) to make days since the first one of it"
+            )
         whole, comma, rest = given.strip().lstrip("+-").partition(",")
         is_decimal_comma = comma and whole.isdigit() and rest.isdigit()
         raise ValueError(
             f"column {name!r} of {source} is not numeric: row {row + 1} holds {given!r} "
             f"({int(bad.sum())} of {len(values)} rows are like that); "
             + (
-                "write decimal points, not commas"
+                "pass --decimal , if commas stand before decimals"
                 if is_decimal_comma
                 else "correct it or leave the column out"
             )
@@ -128,101 +157,44 @@ def _numbers(column: Any, name: str, source: str | Path) -> np.ndarray:
         what = "no value" if np.isnan(values[row]) else "an infinite value"
         raise ValueError(
             f"column {name!r} of {source} has {what} in row {row + 1} ({int(missing.sum())} of {len(values)} rows "
-            "are like that); drop these rows or fill them in"
+            "are like that); fill them in, or pass --dropna to leave rows without a value out"
         )
     return values
 
 
-# CSV ----------------------------------------------------------------------------------------------------------------
-
-
-def as_cell(name: str) -> str:
-    """Return a name as it may stand in a spreadsheet: one that would be taken for a formula has an apostrophe first.
-
-    Example:
-        >>> as_cell("=2+3"), as_cell("depth"), from_cell(as_cell("=2+3"))
-        ("'=2+3", 'depth', '=2+3')
-    """
-    return f"'{name}" if name.lstrip("'").startswith(_FORMULA_STARTS) else name
-
-
-def from_cell(text: str) -> str:
-    """Return the name that `as_cell` wrote."""
-    is_marked = text.startswith("'") and text.lstrip("'").startswith(_FORMULA_STARTS)
-    return text[1:] if is_marked else text
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
+def _are_dates(column: Any) -> bool:
+    """Whether a column holds dates or times: by its type, or texts that all read as such and hold a separator."""
     import pandas as pd
 
-    try:
-        separator, n_names = _header(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields in rows than in the header
-            frame = pd.read_csv(
-                path, sep=separator, encoding="utf-8-sig", index_col=False, skipinitialspace=True, low_memory=False
-            )  # fmt: skip
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        _refuse_ragged(path, separator, n_names)
-        raise ValueError(f"{path} cannot be read as a table: {error}") from None
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise ValueError(
-            f"{path} is not UTF-8 text (byte 0x{byte:02x} at {error.start}); save it as UTF-8"
-        ) from None
-    frame.columns = [from_cell(str(c).strip()) for c in frame.columns]
-    if len(frame) and frame.iloc[:, -1].isna().any():  # rows that are too short end in missing values
-        _refuse_ragged(path, separator, n_names)
-    return frame
-
-
-def _header(path: Path) -> tuple[str, int]:
-    """The separator of a CSV file, and how many names its first line has, once they are known to be names."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        first = next((line for line in file if line.strip()), "")
-    if "\x00" in first:
-        raise ValueError(f"{path} is a binary file, not text; give it the ending of what it is")
-    separator = max(SEPARATORS, key=first.count)
-    if first.count(separator) >= MOST_COLUMNS:
-        raise ValueError(
-            f"{path} has {first.count(separator) + 1:,} columns, more than {MOST_COLUMNS:,}; a row is one sample and a "
-            "column one variable: perhaps it lies on its side"
-        )
-    try:
-        fields = next(csv.reader([first], delimiter=separator, skipinitialspace=True), [])
-    except csv.Error as error:
-        raise ValueError(f"the first line of {path} cannot be read as names of columns: {error}") from None
-    names = [from_cell(name.strip()) for name in fields]
-    repeated = sorted(n for n, count in Counter(names).items() if n and count > 1)
-    if repeated:
-        raise ValueError(
-            f"{path} has several columns called {quoted(repeated)}; give every column its own name"
-        )
-    if names and all(_is_number(n) for n in names):
-        raise ValueError(f"the first line of {path} holds numbers; it must hold the names of the columns")
-    return separator, len(names)
-
-
-def _refuse_ragged(path: Path, separator: str, width: int) -> None:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
-        for fields in reader:
-            if fields and len(fields) != width:
-                raise ValueError(
-                    f"line {reader.line_num} of {path} has {len(fields)} values, but the first line names {width} "
-                    "columns; every row needs one value per column"
-                )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
+    if getattr(column.dtype, "kind", "O") in "mM":
+        return True
+    some = column.dropna().astype(str).head(50)
+    if pd.api.types.is_numeric_dtype(column.dtype) or not some.str.contains(r"\d[-/.:]\d").all():
         return False
-    return True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # day or month first: both are dates
+        return bool(len(some)) and bool(pd.to_datetime(some, errors="coerce", format="mixed").notna().all())
 
 
-# Parquet and NumPy --------------------------------------------------------------------------------------------------
+def _days(column: Any) -> Any:
+    import pandas as pd
+
+    times = column if column.dtype.kind in "mM" else pd.to_datetime(column, format="mixed")
+    return (times - times.min()) / pd.Timedelta("1D")
+
+
+# Excel, Parquet and NumPy -----------------------------------------------------------------------------------------
+
+
+def _read_excel(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    need("openpyxl")
+    try:
+        frame = pd.read_excel(path, engine="openpyxl")
+    except Exception as error:  # a damaged archive of damaged XML may fail anywhere
+        raise ValueError(f"{path} is not an Excel file, or damaged: {error}") from None
+    return frame.rename(columns=lambda name: str(name).strip())
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -272,7 +244,7 @@ def _array_columns(array: np.ndarray, name: str) -> dict[str, np.ndarray]:
     return {k: part for label, column in columns.items() for k, part in real_columns(column, label).items()}
 
 
-_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
-    ".csv": _read_csv, ".tsv": _read_csv, ".txt": _read_csv,
+_READERS: dict[str, Callable[..., pd.DataFrame]] = {
+    ".csv": read_csv, ".tsv": read_csv, ".txt": read_csv, ".xlsx": _read_excel,
     ".parquet": _read_parquet, ".pq": _read_parquet, ".npz": _read_npz,
 }  # fmt: skip

@@ -14,11 +14,10 @@ from isr.bijections.affine import Standardise
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.formula import Formulas
 from isr.equations import extract
-from isr.formulas.front import Point
+from isr.formulas.front import Front, Point
 from isr.posterior.outliers import Extent, TrainingRecord
 from isr.posterior.posterior import Posterior
 from isr.storage import Bundle
-from isr.storage.front import Front
 from isr.tables.tables import Columns
 from isr.training.checkpoint import History
 

@@ -17,7 +17,7 @@ from isr.bijections.parameters import flatten
 from isr.estimators.pipeline import Fitted
 from isr.estimators.settings import Effort, Plan, Training, make_schedule, seed_of, training_of
 from isr.estimators.status import Status, status_of
-from isr.formulas.front import Point, choose
+from isr.formulas.front import Front, Point, choose
 from isr.storage import Bundle, save
 from isr.storage.bundle import model_html
 from isr.training.checkpoint import History
@@ -25,8 +25,6 @@ from isr.training.monitor import Monitor
 
 if TYPE_CHECKING:
     from isr.equations import Expressions
-    from isr.storage.front import Front
-
 # Of all models of a front that are saved beside the chosen one; they take eight bytes each.
 MOST_NUMBERS = 200_000
 
@@ -137,8 +135,6 @@ class EquationModel(BaseEstimator):
 
         ``n_parameters`` counts learned numbers that are not zero, ``n_constants`` the numbers in the equations.
         """
-        from isr.storage.front import Front
-
         columns = self._figures()
         written = [self._written(p.model) for p in self.fit_.front]
         equations = {

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
@@ -24,7 +25,6 @@ from isr.tables.extras import need
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
-    import pandas as pd
     from arviz import InferenceData
     from matplotlib.figure import Figure
 
@@ -137,10 +137,8 @@ class AbstractPosterior(ABC):
         """Share of 4096 draws outside the range of the training rows; ``None`` where that is not known."""
         return None if self.extent is None else self.extent.share_outside(_finite(self._draw(N_SEARCH, 0)[0]))
 
-    def frame(self, n: int = 1000, random_state: RandomState = 0) -> "pd.DataFrame":
+    def frame(self, n: int = 1000, random_state: RandomState = 0) -> pd.DataFrame:
         """Return ``n`` draws as a pandas frame."""
-        import pandas as pd
-
         return pd.DataFrame(self.sample(n, random_state), columns=list(self.x_names))
 
     def log_prob(self, x: Any, *, precision: Precision = "double") -> Float[np.ndarray, " n"]:
@@ -184,7 +182,7 @@ class AbstractPosterior(ABC):
 
     def summary(
         self, n: int | ArrayLike = 4000, hdi: float = 0.94, random_state: RandomState = 0
-    ) -> "pd.DataFrame":
+    ) -> pd.DataFrame:
         """Return mean, sd, ends of the highest-density interval, named as in ArviZ, and map of each variable.
 
         The interval holds a share ``hdi`` of ``n`` draws, or of the rows given in their place, a single one even where
@@ -280,7 +278,7 @@ class AbstractPosterior(ABC):
         return [f"{value:.4g}" for value in self.y_star.mean(axis=0)]
 
 
-def summary_table(draws: Float[np.ndarray, "n d"], names: Sequence[str], *, hdi: float) -> "pd.DataFrame":
+def summary_table(draws: Float[np.ndarray, "n d"], names: Sequence[str], *, hdi: float) -> pd.DataFrame:
     """Return mean, sd and the ends of the highest-density interval of finite draws, by variable, named as in ArviZ.
 
     Example:
@@ -289,8 +287,6 @@ def summary_table(draws: Float[np.ndarray, "n d"], names: Sequence[str], *, hdi:
         parameter
         depth      50.0  29.3     0.0     90.0
     """
-    import pandas as pd
-
     if not 0 < hdi < 1:
         raise ValueError(f"hdi must lie between 0 and 1, got {hdi}")
     # The shortest interval, as ArviZ takes it, which the core does without.

@@ -20,10 +20,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Num
 
 from isr.posterior.priors import Prior, parse_prior
@@ -31,10 +32,6 @@ from isr.posterior.simulators import Simulator, check_widths, evaluate
 from isr.tables.bounds import Bounds
 from isr.tables.whole_files import make_folder, write_arrays, write_whole
 from isr.tables.workers import as_they_end, progress_bar
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _MANIFEST = "manifest.json"
 
@@ -84,8 +81,6 @@ class Simulations:
 
     def x_frame(self) -> pd.DataFrame:
         """Return x as a new pandas frame with its names."""
-        import pandas as pd
-
         return pd.DataFrame(self.x.copy(), columns=list(self.names))
 
 
@@ -223,8 +218,6 @@ def _read_part(path: Path, n_rows: int) -> _Chunk | None:
 
 
 def _gather(chunks: list[_Chunk], prior: Prior) -> Simulations:
-    import pandas as pd
-
     x = np.concatenate([chunk.x for chunk in chunks])
     reasons = [reason for chunk in chunks for reason in chunk.reasons]
     failed = np.flatnonzero([reason is not None for reason in reasons])
@@ -326,8 +319,6 @@ def inside(simulated: Simulations, box: Bounds) -> Simulations:
 
 def joined(parts: list[Simulations], prior: Prior) -> Simulations:
     """Return all pairs of several rounds as draws of ``prior``, with all failures."""
-    import pandas as pd
-
     return Simulations(
         np.concatenate([part.x for part in parts]),
         np.concatenate([part.y for part in parts]),

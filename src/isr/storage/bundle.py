@@ -12,20 +12,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.formula import Formulas
-from isr.formulas.front import Point, choose
+from isr.formulas.front import Front, Point, choose
 from isr.tables.names import check_names
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from isr.equations import Expressions
     from isr.posterior.abstract import AbstractPosterior
-    from isr.storage.front import Front
-
 REMEDY = "restore it from a backup or save the model again"
 
 
@@ -147,8 +144,6 @@ class Bundle:
     @property
     def front(self) -> Front | None:
         """Accuracy against complexity, one row per model; None where the file has none, or half of one."""
-        from isr.storage.front import Front
-
         frame = self._frame("front")
         if frame is None or not {"complexity", "nll"} <= set(frame):
             return None
@@ -177,8 +172,6 @@ class Bundle:
         return known if isinstance(known, Mapping) else {}
 
     def _frame(self, name: str) -> pd.DataFrame | None:
-        import pandas as pd
-
         columns = self.metadata.get(name)
         if not isinstance(columns, Mapping):
             return None

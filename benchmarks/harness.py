@@ -19,12 +19,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from isr.cli.bench import is_installed
 from isr.paper import records
 
 Row = dict[str, Any]
@@ -218,6 +217,14 @@ def available_cores() -> int:
 
 def missing(distributions: Iterable[str]) -> list[str]:
     """Return those of the distributions that are not installed."""
+
+    def is_installed(name: str) -> bool:
+        try:
+            version(name)
+        except PackageNotFoundError:
+            return False
+        return True
+
     return [name for name in distributions if not is_installed(name)]
 
 

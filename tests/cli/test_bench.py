@@ -18,17 +18,15 @@ def folder(tmp_path, monkeypatch):
     (place / "growth.py").write_text(usage.format("growth") + "raise SystemExit(3)")
     (place / "page.py").write_text("import sys; open(sys.argv[-1], 'w').write('# page')")
     monkeypatch.setattr(bench, "benchmarks_folder", lambda: place)
-    monkeypatch.setattr(bench, "missing_peers", lambda: ["FrEIA", "sbi"])
     (tmp_path / "out").mkdir()
     return place
 
 
-def test_rows_and_page_are_written_and_missing_peers_told(run, folder, tmp_path):
+def test_rows_and_page_are_written(run, folder, tmp_path):
     outcome = run("bench", "restarts", "--quick", "--out", tmp_path / "out")
     assert outcome.code == 0
     assert (tmp_path / "out" / "restarts.jsonl").read_text() == "{}"
     assert (tmp_path / "out" / "benchmarks.md").read_text() == "# page"
-    assert "warning: not installed here: FrEIA, sbi; their rows will say so" in outcome.err
 
 
 def test_a_script_that_fails_does_not_hide_the_others(run, folder, tmp_path):
@@ -49,10 +47,3 @@ def test_without_a_clone_the_command_says_where_benchmarks_are(run, monkeypatch,
     outcome = run("bench", "restarts")
     assert outcome.code == 2
     assert "there is no folder of benchmarks: they come with the repository" in outcome.err
-
-
-PEERS = "bayesflow flowjax freia gplearn nflows normflows pykan pykrak pyoperon pyyaml sbi torch tqdm zuko"
-
-
-def test_missing_peers_are_those_of_the_extra():
-    assert {name.lower() for name in bench.missing_peers()} <= set(PEERS.split())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +28,8 @@ def bench(
 ) -> None:
     """Measure isr beside its peers and write rows and a page.
 
+    Where a peer is not installed its rows say so; `make bench` sets up an environment with all of them.
+
     Example: isr bench sbibm --options "--task sir --simulations 1000 --observation 1" --out /tmp/benchmarks
     """
     folder, page = benchmarks_folder(), out / "benchmarks.md"
@@ -38,14 +38,6 @@ def bench(
     for name in chosen:
         if name not in known:
             raise ValueError(f"unknown benchmark {name!r}; known: {', '.join(known)}")
-    lacking = missing_peers()
-    if lacking:
-        typer.echo(
-            f"warning: not installed here: {', '.join(lacking)}; their rows will say so. `make bench` sets up an "
-            "environment with every peer, as does pip install 'symbolicflow[bench]'",
-            err=True,
-        )
-
     more = [*(["--quick"] if quick else []), *shlex.split(options)]
     failed = [
         name for name in chosen
@@ -79,23 +71,3 @@ def benchmarks_in(folder: Path) -> list[str]:
     usage = "python benchmarks/{}.py [--quick] [--out rows.jsonl]"
     scripts = {path.stem: path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
     return [name for name, text in scripts.items() if usage.format(name) in text and name != "cluster_costs"]
-
-
-def missing_peers() -> list[str]:
-    """Return the peers of the extra ``bench`` that are not installed."""
-    try:
-        wanted = requires("symbolicflow") or []
-    except PackageNotFoundError:  # run from sources that were never installed
-        return []
-    peers = [text for text in wanted if re.search(r"extra == .bench.", text)]
-    names = [re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in peers]
-    return [name for name in names if not is_installed(name)]
-
-
-def is_installed(name: str) -> bool:
-    """Return whether a distribution is installed, whether or not it can be imported."""
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True

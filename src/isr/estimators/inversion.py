@@ -17,6 +17,7 @@ from isr.estimators.settings import seed_of
 from isr.inversion.find import Found, find_law
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import PriorLaw, of_prior
+from isr.inversion.proposal import find_proposal
 from isr.inversion.recognise import recognise_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
 from isr.inversion.stated import read_laws
@@ -109,6 +110,7 @@ class Inversion(BaseEstimator):
         found = self._find(x_table, y_table, symbols)
         self.law_, self.tests_, self._found = found.law, dict(found.tests), found
         self.prior_ = self._prior(x_table, symbols)
+        self.proposal_ = find_proposal(self.law_, self.prior_)
         self.extent_ = _extent(x_table.values, self.prior_)
         self.fallback_ = None
         if not found.passed and self.fallback:
@@ -155,6 +157,7 @@ class Inversion(BaseEstimator):
         return LawPosterior(
             self.law_, self.prior_, rows, self.x_columns_.names, self.y_columns_.names, units=self.units,
             simulator=getattr(self, "simulator_", None), extent=None if self.prior_.was_stated else self.extent_,
+            proposal=self.proposal_,
         )  # fmt: skip
 
     def table(self, y: Any, n: int = 1000) -> pd.DataFrame:

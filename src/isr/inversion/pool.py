@@ -4,47 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
 
 from isr.inversion import cells, mixture
 from isr.inversion.target import Target
-from isr.posterior.pareto import Weights, smooth
+from isr.posterior.pareto import TRUSTED, Weights, smooth
 
 # Up to so many coordinates boxes are split; beyond, a mixture is fitted.
 MOST_FOR_CELLS = 3
 # A pool is as much larger than what is drawn from it as makes its effective size so many times that number.
 RESERVE = 3.0
 LARGEST_POOL = 400_000
+N_JUDGED = 4000
+# Weights that rest on a smaller share of the draws than this ask for a better source.
+LEAST_SHARE = 0.04
 
 
 class Impossible(ValueError):
     """No draw has any density: the observation is impossible under the law and the prior."""
 
 
+class Source(Protocol):
+    """What makes weighted draws."""
+
+    columns: tuple[int, ...]
+
+    def draw(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[Float[np.ndarray, "m d_x"], Float[np.ndarray, " m"]]:
+        """Return rows of x and the logarithms of their weights, whose mean estimates the evidence."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
-class Sampler:
-    """A target with the proposal that was adapted to it.
+class Adapted:
+    """Draws of a proposal that was adapted to a target.
 
     Args:
         target: What to draw from.
         proposal: What to draw with.
+    """
+
+    target: Target
+    proposal: Any
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The variables of the block."""
+        return self.target.columns
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        u, log_q = self.proposal.sample(n, rng)
+        rows, log_prob = self.target.finish(u, rng)
+        return rows, np.where(np.isfinite(log_prob), log_prob - log_q, -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A source of weighted draws, judged.
+
+    Args:
+        source: What makes the draws.
         effective_share: Effective size of a weighted pool over its size, as first seen.
         pareto_k: Shape of the tail of its weights.
         log_mean: Logarithm of the mean weight, the block's share of the log evidence.
     """
 
-    target: Target
-    proposal: Any
+    source: Source
     effective_share: float
     pareto_k: float
     log_mean: float
 
+    @property
+    def is_good(self) -> bool:
+        """Whether its weights can be trusted and rest on many draws."""
+        return self.pareto_k <= TRUSTED and self.effective_share >= LEAST_SHARE
+
     def pool(self, n: int, rng: np.random.Generator) -> tuple[Float[np.ndarray, "n d_x"], Weights]:
-        """Return ``n`` rows of x and their smoothed weights."""
-        return _pool(self.target, self.proposal, n, rng)
+        """Return about ``n`` rows of x and their smoothed weights."""
+        return _pool(self.source, n, rng)
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[Float[np.ndarray, "n d_x"], Weights]:
         """Return ``n`` draws, from a pool large enough for them, and the weights of that pool."""
@@ -53,22 +94,37 @@ class Sampler:
         return rows[weights.resample(n, rng)], weights
 
 
-def _pool(target: Target, proposal: Any, n: int, rng: np.random.Generator) -> tuple[np.ndarray, Weights]:
-    u, log_q = proposal.sample(n, rng)
-    rows, log_prob = target.finish(u, rng)
-    log_w = np.where(np.isfinite(log_prob), log_prob - log_q, -np.inf)
+def _pool(source: Source, n: int, rng: np.random.Generator) -> tuple[np.ndarray, Weights]:
+    rows, log_w = source.draw(n, rng)
     if not np.any(log_w > -np.inf):
         raise Impossible("no draw has any density under both the law and the prior")
     return rows, smooth(log_w)
 
 
-def adapted(target: Target, seed: int, n: int = 4000) -> Sampler:
-    """Return a target with a proposal fitted to it, judged by a pool of ``n``."""
-    rng = np.random.default_rng([seed, *target.columns])
+def judged(source: Source, n: int = N_JUDGED) -> Sampler:
+    """Return a source of draws with what a pool of about ``n`` says of it."""
+    weights = _pool(source, n, np.random.default_rng([1, *source.columns]))[1]
+    return Sampler(source, weights.effective_size / n, weights.pareto_k, weights.log_mean)
+
+
+def adapted(target: Target, seed: int) -> Sampler:
+    """Return a target with a proposal fitted to it, judged."""
+    return judged(Adapted(target, _proposal(target, np.random.default_rng([seed, *target.columns]))))
+
+
+def _proposal(target: Target, rng: np.random.Generator) -> Any:
+    if not target.dim:
+        return Nothing()
     fit = cells.adapt if target.dim <= MOST_FOR_CELLS else mixture.adapt
-    proposal = fit(target.log_prob, target.dim, rng)
-    weights = _pool(target, proposal, n, rng)[1]
-    return Sampler(target, proposal, weights.effective_size / n, weights.pareto_k, weights.log_mean)
+    return fit(target.log_prob, target.dim, rng)
+
+
+class Nothing:
+    """The proposal of a target without coordinates."""
+
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``n`` rows without columns, and their log-density, 0."""
+        return np.zeros((n, 0)), np.zeros(n)
 
 
 def worst(samplers: Sequence[Sampler]) -> tuple[float, float]:

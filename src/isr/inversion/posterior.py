@@ -13,9 +13,9 @@ from jaxtyping import Float
 
 from isr.bijections.flow import Precision
 from isr.inversion.law import Law
-from isr.inversion.pool import Impossible, Sampler, adapted, worst
+from isr.inversion.pool import Impossible, Sampler, worst
 from isr.inversion.prior import PriorLaw
-from isr.inversion.target import Direct, blocks
+from isr.inversion.proposal import Proposal, find_proposal
 from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent
 from isr.posterior.pareto import TRUSTED
@@ -66,6 +66,7 @@ class LawPosterior(AbstractPosterior):
         units: Unit by name.
         simulator: Rows of x to rows of y, for `resimulate`.
         extent: Range of the training rows of x, for a warning where draws leave it.
+        proposal: How draws are made; found where left out.
 
     Example:
         >>> from isr.search.formula import Formula, parse
@@ -94,8 +95,10 @@ class LawPosterior(AbstractPosterior):
         units: Mapping[str, str] | None = None,
         simulator: Simulator | None = None,
         extent: Extent | None = None,
+        proposal: Proposal | None = None,
     ) -> None:
         self.law, self.prior = law, prior
+        self.proposal = find_proposal(law, prior) if proposal is None else proposal
         self.x_names, self.y_names = tuple(x_names), tuple(y_names)
         self.y_star = np.atleast_2d(np.asarray(y_star, dtype=float))
         self.units = dict(units or {})
@@ -105,10 +108,10 @@ class LawPosterior(AbstractPosterior):
     @cached_property
     def _samplers(self) -> list[Sampler]:
         found = []
-        for columns, part in blocks(self.law, self.prior):
-            if part is not None:
+        for block in self.proposal.blocks:
+            if block.law is not None:
                 try:
-                    found.append(adapted(self._target(part, columns), 0))
+                    found.append(block.sampler(self.prior, self.y_star))
                 except Impossible as error:
                     given = ", ".join(f"{n} = {v}" for n, v in zip(self.y_names, self._shown(), strict=True))
                     raise ValueError(
@@ -124,9 +127,6 @@ class LawPosterior(AbstractPosterior):
                 stacklevel=5,
             )
         return found
-
-    def _target(self, part: Law, columns: tuple[int, ...]) -> Any:
-        return Direct(part, self.prior, columns, self.y_star)
 
     def sample(
         self, n: int = 1000, random_state: RandomState = 0, *, precision: Precision = "double"
@@ -179,7 +179,7 @@ class LawPosterior(AbstractPosterior):
         least = float(n)
         for sampler in self._samplers:
             rows, weights = sampler.sample(n, rng)
-            x[:, list(sampler.target.columns)] = rows[:, list(sampler.target.columns)]
+            x[:, list(sampler.source.columns)] = rows[:, list(sampler.source.columns)]
             least = min(least, weights.effective_size)
         return x, least
 

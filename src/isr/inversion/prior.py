@@ -189,9 +189,26 @@ class PriorLaw:
                 at += len(part.columns)
         return x, log_prob
 
-    def log_prob(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-        """Return the log-density of rows."""
-        return np.sum([part.log_prob(x[:, list(part.columns)]) for part in self.parts], axis=0)
+    def log_prob(
+        self, x: Float[np.ndarray, "n d"], columns: Sequence[int] | None = None
+    ) -> Float[np.ndarray, " n"]:
+        """Return the log-density of rows, or of some of their columns, those of whole parts."""
+        parts = [p for p in self.parts if columns is None or p.columns[0] in columns]
+        return np.sum([part.log_prob(x[:, list(part.columns)]) for part in parts], axis=0)
+
+    def is_discrete(self, column: int) -> bool:
+        """Whether a variable takes single values with a probability."""
+        part = next(p for p in self.parts if column in p.columns)
+        return isinstance(part, Alone) and part.marginal.is_discrete
+
+    def marginal(self, column: int) -> Marginal:
+        """Return the law of one variable alone, recognised from draws where it depends on others."""
+        part = next(p for p in self.parts if column in p.columns)
+        return part.marginal if isinstance(part, Alone) else recognise(self._seen[:, column])
+
+    @cached_property
+    def _seen(self) -> np.ndarray:
+        return self.sample(N_SEEN, np.random.default_rng(0))
 
     def sample(self, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
         """Return rows."""

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp
 
-from isr.inversion.law import Law
-from isr.inversion.prior import PriorLaw
+from isr.inversion.chart import Chart
+from isr.inversion.law import Group, Law
+from isr.inversion.marginals import Marginal
+from isr.inversion.prior import LOG_TWO_PI, PriorLaw, normal_log_prob
 
 
 class Target(Protocol):
@@ -67,6 +71,100 @@ class Direct:
         return x, np.where(np.isfinite(total), total, -np.inf)
 
 
+@dataclass(frozen=True, eq=False)
+class Charted:
+    """A block some of whose variables are solved for, so that only the others are coordinates.
+
+    The mean that a column with noise is solved for is drawn from its noise around the observation; where the noise is
+    zero the observation itself is solved. Branches are drawn by their odds.
+
+    Args:
+        chart: What is solved.
+        prior: The law of x.
+        columns: The variables of the block.
+        y: Observations of the same x as rows.
+        seed: Of the means that density sees.
+    """
+
+    chart: Chart
+    prior: PriorLaw
+    columns: tuple[int, ...]
+    y: Float[np.ndarray, "k d_y"]
+    seed: int = 0
+    noisy_steps: tuple[int, ...] = ()
+
+    @cached_property
+    def free(self) -> tuple[int, ...]:
+        """The variables that are coordinates."""
+        return tuple(j for j in self.columns if j not in self.chart.solved)
+
+    @property
+    def dim(self) -> int:
+        """How many coordinates there are."""
+        return len(self.free) + len(self.noisy_steps)
+
+    @cached_property
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+    @cached_property
+    def _noisy(self) -> Law | None:
+        """The law of the columns with noise; None without any."""
+        groups = [g for g in self.chart.law.groups if not self.chart.law.columns[g.columns[0]].is_exact]
+        return part_of(self.chart.law, groups) if groups else None
+
+    @cached_property
+    def _marginals(self) -> list[Marginal]:
+        return [self.prior.marginal(j) for j in self.free]
+
+    @cached_property
+    def _observed(self) -> np.ndarray:
+        """The mean observation of each solved column, transformed."""
+        chosen = [self.chart.law.columns[i] for i in self.chart.columns]
+        return np.array([np.mean(c.transformed(self.y[:, c.index])) for c in chosen])
+
+    def log_prob(self, u: np.ndarray) -> np.ndarray:
+        return self.finish(u, self._rng)[1]
+
+    def finish(self, u: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        n = len(u)
+        x, base = np.zeros((n, len(self.prior.names))), normal_log_prob(u)
+        for j, marginal, column in zip(self.free, self._marginals, u.T, strict=False):
+            x[:, j] = marginal.from_normal(column)
+            base = base - marginal.log_prob(x[:, j])
+        t, correction = self._means(x, u[:, len(self.free) :], rng)
+        rows, log_det = self.chart.solve(x, t)
+        flat = rows.reshape(-1, rows.shape[2])
+        log_p = self.prior.log_prob(flat, self.columns)
+        if self._noisy is not None:
+            log_p = log_p + self._noisy.log_prob(flat, self.y)
+        log_p = log_p.reshape(len(rows), n) - log_det
+        log_p = np.where(np.isfinite(log_p), log_p, -np.inf)
+        total = logsumexp(log_p, axis=0)
+        with np.errstate(invalid="ignore"):
+            odds = np.cumsum(np.nan_to_num(np.exp(log_p - total)), axis=0)
+        chosen = np.minimum(np.sum(odds < rng.uniform(size=n), axis=0), len(rows) - 1)
+        found = base + correction + total
+        return rows[chosen, np.arange(n)], np.where(np.isfinite(found), found, -np.inf)
+
+    def _means(
+        self, x: np.ndarray, noise: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The means to solve for, and the log of their density taken away."""
+        t = np.repeat(self._observed[None], len(x), axis=0)
+        correction = np.zeros(len(x))
+        scales = self.chart.law.parts(x)[1]
+        for k, i in enumerate(self.chart.columns):
+            if not self.chart.law.columns[i].is_exact:
+                is_known = k in self.noisy_steps
+                e = noise[:, self.noisy_steps.index(k)] if is_known else rng.normal(size=len(x))
+                size = scales[i] / np.sqrt(len(self.y))
+                t[:, k] -= size * e
+                with np.errstate(divide="ignore"):
+                    correction = correction + np.log(size) + 0.5 * e * e + 0.5 * LOG_TWO_PI
+        return t, correction
+
+
 def blocks(law: Law, prior: PriorLaw) -> list[tuple[tuple[int, ...], Law | None]]:
     """Return the variables of each block, sorted, with the part of the law that reads them; None where none does.
 
@@ -97,18 +195,18 @@ def blocks(law: Law, prior: PriorLaw) -> list[tuple[tuple[int, ...], Law | None]
     return found
 
 
-def _read_by(law: Law, group: object) -> set[int]:
+def _read_by(law: Law, group: Group) -> set[int]:
     names = set()
-    for j in group.columns:  # type: ignore[attr-defined]
+    for j in group.columns:
         names |= {*law.columns[j].mean.variables, *law.columns[j].scale.variables}
-    if group.correlation is not None:  # type: ignore[attr-defined]
-        names |= set(group.correlation.variables)  # type: ignore[attr-defined]
+    if group.correlation is not None:
+        names |= set(group.correlation.variables)
     return {law.x_names.index(name) for name in names}
 
 
-def part_of(law: Law, groups: Sequence[object]) -> Law:
+def part_of(law: Law, groups: Sequence[Group]) -> Law:
     """Return the law of some groups of columns alone; its columns still know their place in y."""
-    chosen = [j for g in groups for j in g.columns]  # type: ignore[attr-defined]
+    chosen = [j for g in groups for j in g.columns]
     place = {j: i for i, j in enumerate(chosen)}
-    moved = tuple(replace(g, columns=tuple(place[j] for j in g.columns)) for g in groups)  # type: ignore[attr-defined,type-var]
-    return Law(law.x_names, tuple(law.columns[j] for j in chosen), moved, law.dropped, law.n_y)  # type: ignore[arg-type]
+    moved = tuple(replace(g, columns=tuple(place[j] for j in g.columns)) for g in groups)
+    return Law(law.x_names, tuple(law.columns[j] for j in chosen), moved, law.dropped, law.n_y)

@@ -1,0 +1,339 @@
+"""Charts: columns of y solved for variables of x, exactly and branch by branch; the other variables stay free.
+
+A chart turns ``(free variables, means of the solved columns)`` into rows of x. Steps are evaluated in reverse: the
+solution of a column may read variables that later steps solve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+import sympy
+from jaxtyping import Float
+
+from isr.equations.complexity import n_constants
+from isr.equations.print.text import _Printer
+from isr.inversion.formula import compiled, symbol
+from isr.inversion.isolate import TURNS, Solution, isolate
+from isr.inversion.law import Law
+from isr.inversion.prior import PriorLaw
+
+N_PILOT = 20_000
+MOST_TURNS = 12
+MOST_BRANCHES = 40
+# Solutions that miss their column by more than this share of its spread are none.
+CHECKED, SAME = 1e-7, 1e-6
+# Where a column has no closed form its roots are sought between so many quantiles of the variable.
+N_GRID, MOST_ROOTS, N_HALVINGS, N_POLISHED = 65, 4, 30, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One column solved for one variable.
+
+    Args:
+        column: Number of the column in the law.
+        variable: Number of the variable among those of x.
+        mean: What is solved: the column's mean, with variables of earlier steps put in.
+        solution: Closed form; None where roots are sought.
+        branches: Values of the signs and of the turns of each branch, in that order.
+    """
+
+    column: int
+    variable: int
+    mean: sympy.Expr
+    solution: Solution | None
+    branches: tuple[tuple[int, ...], ...] = ((),)
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """Columns of y solved for variables of x.
+
+    Args:
+        law: The law of y.
+        steps: The columns that are solved, in the order in which variables are put into later ones.
+        ranges: Values between which roots of each variable are sought, ``(variables, points)``.
+        spreads: Standard deviation of the mean of each solved column.
+
+    Example:
+        >>> from isr.inversion.formula import Formula, parse
+        >>> from isr.inversion.law import Column, Group
+        >>> from isr.inversion.prior import of_prior
+        >>> from isr.posterior.priors import parse_prior
+        >>> names = ["h", "a"]
+        >>> column = Column("y", 0, Formula(parse("h + sin(a)", names)), Formula(parse("0", [])))
+        >>> law = Law(("h", "a"), (column,), (Group((0,)),))
+        >>> chart = charts(law, of_prior(parse_prior({"h": (0, 1), "a": (0, 1)}), names), [0, 1], [0])[0]
+        >>> print(chart)
+        h = y - sin(a)
+        >>> x, log_det = chart.solve(np.zeros((1, 2)), np.array([[0.5]]))
+        >>> x.tolist(), log_det.tolist()
+        ([[[0.5, 0.0]]], [[0.0]])
+    """
+
+    law: Law
+    steps: tuple[Step, ...]
+    ranges: Float[np.ndarray, "d m"] = field(repr=False)
+    spreads: Float[np.ndarray, " k"] = field(repr=False)
+
+    @property
+    def solved(self) -> tuple[int, ...]:
+        """Numbers of the variables that are solved."""
+        return tuple(step.variable for step in self.steps)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Numbers of the columns of the law that are solved."""
+        return tuple(step.column for step in self.steps)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every variable has a closed form."""
+        return all(step.solution is not None for step in self.steps)
+
+    @property
+    def n_constants(self) -> int:
+        """How many numbers its closed forms hold."""
+        return sum(n_constants(s.solution.expression) for s in self.steps if s.solution is not None)
+
+    @cached_property
+    def _slopes(self) -> Any:
+        names = [symbol(self.law.x_names[j]) for j in self.solved]
+        return compiled(
+            [self.law.columns[i].mean.expression.diff(name) for i in self.columns for name in names],
+            self.law.x_names,
+        )
+
+    @cached_property
+    def _means(self) -> Any:
+        return compiled([self.law.columns[i].mean.expression for i in self.columns], self.law.x_names)
+
+    @cached_property
+    def _solvers(self) -> list[Any]:
+        names, found = [symbol(n) for n in self.law.x_names], []
+        for number, step in enumerate(self.steps):
+            targets = [_target(k) for k in range(number + 1)]
+            expression = step.mean if step.solution is None else step.solution.expression
+            signs = () if step.solution is None else step.solution.signs
+            found.append(compiled([expression], [str(s) for s in (*names, *targets, *signs, TURNS)]))
+        return found
+
+    def solve(
+        self, x: Float[np.ndarray, "n d"], t: Float[np.ndarray, "n k"]
+    ) -> tuple[Float[np.ndarray, "b n d"], Float[np.ndarray, "b n"]]:
+        """Return the rows of each branch, and the log of the size of the determinant of means by solved variables.
+
+        Args:
+            x: Rows whose free variables are set.
+            t: What the mean of each solved column is to be, in the order of the steps.
+
+        Where a branch has no solution the determinant is NaN.
+        """
+        found = np.asarray(x, dtype=float)[None]
+        for number in reversed(range(len(self.steps))):
+            found = np.concatenate([self._solved(number, rows, t) for rows in found])
+        return found, np.array([self._log_det(rows, t) for rows in found])
+
+    def _solved(self, number: int, rows: np.ndarray, t: np.ndarray) -> np.ndarray:
+        step = self.steps[number]
+        if step.solution is None:
+            values = self._roots(number, rows, t)
+        else:
+            values = np.array([self._value(number, rows, t, branch) for branch in step.branches])
+        found = np.repeat(rows[None], len(values), axis=0)
+        found[:, :, step.variable] = values
+        return found
+
+    def _value(self, number: int, rows: np.ndarray, t: np.ndarray, branch: Sequence[int]) -> np.ndarray:
+        n = len(rows)
+        fixed = np.broadcast_to(np.asarray(branch, float), (n, len(branch)))
+        value = self._solvers[number](np.column_stack([rows, t[:, : number + 1], fixed]))[0]
+        return np.broadcast_to(np.asarray(value, float), n)
+
+    def log_det(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        """Return the log of the size of the determinant of means by solved variables at rows."""
+        k, n = len(self.steps), len(rows)
+        slopes = np.empty((n, k * k))
+        for i, slope in enumerate(self._slopes(rows)):
+            slopes[:, i] = slope
+        with np.errstate(all="ignore"):
+            det = slopes[:, 0] if k == 1 else np.linalg.det(np.nan_to_num(slopes).reshape(n, k, k))
+            return np.log(np.abs(det))
+
+    def _log_det(self, rows: np.ndarray, t: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            misses = [np.abs(m - t[:, i]) for i, m in enumerate(self._means(rows))]
+            wrong = np.any([~(m <= CHECKED * s) for m, s in zip(misses, self.spreads, strict=True)], axis=0)
+        log_det = self.log_det(rows)
+        return np.where(wrong | ~np.isfinite(log_det), np.nan, log_det)
+
+    def _roots(self, number: int, rows: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Up to `MOST_ROOTS` roots of a column without closed form, between quantiles of its variable."""
+        step, grid = self.steps[number], self.ranges[self.steps[number].variable]
+
+        def value(at: np.ndarray) -> np.ndarray:
+            moved = rows.copy()
+            moved[:, step.variable] = at
+            return self._value(number, moved, t, (0,)) - t[:, number]
+
+        seen = np.array([value(np.full(len(rows), point)) for point in grid])
+        with np.errstate(invalid="ignore"):
+            crossing = np.sign(seen[:-1]) * np.sign(seen[1:]) <= 0
+        order = np.argsort(~crossing, axis=0, kind="stable")[:MOST_ROOTS]
+        found = np.full((MOST_ROOTS, len(rows)), np.nan)
+        for k, at in enumerate(order):
+            exists = np.take_along_axis(crossing, at[None], axis=0)[0]
+            if not exists.any():
+                break
+            low, high = grid[at].copy(), grid[at + 1].copy()
+            below = np.take_along_axis(seen, at[None], axis=0)[0]
+            for _ in range(N_HALVINGS):
+                middle = 0.5 * (low + high)
+                same = np.sign(value(middle)) == np.sign(below)
+                low, high = np.where(same, middle, low), np.where(same, high, middle)
+            found[k] = np.where(exists, _polished(value, low, high), np.nan)
+        return found[np.isfinite(found).any(axis=1)] if np.isfinite(found).any() else found[:1]
+
+    def lines(self, digits: int = 4) -> list[str]:
+        """Return what is solved, as lines of text; ``±`` and the whole number ``n`` tell branches."""
+        lines = []
+        for number, step in enumerate(self.steps):
+            left = self.law.x_names[step.variable]
+            names = {_target(k): symbol(self._shown(k)) for k in range(number + 1)}
+            if step.solution is None:
+                mean = _Printer(digits).doprint(step.mean.xreplace(names))
+                lines.append(f"{left}: every root of {mean} = {self._shown(number)}")
+                continue
+            text = _Printer(digits).doprint(_plain(step).xreplace(names))
+            for sign in step.solution.signs:
+                text = text.replace(f"- {sign}*", "∓").replace(f"+ {sign}*", "± ").replace(f"{sign}*", "±")
+            lines.append(f"{left} = {text}")
+        return lines
+
+    def _shown(self, number: int) -> str:
+        column = self.law.columns[self.steps[number].column]
+        return f"log({column.name})" if column.transform else column.name
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def _target(number: int) -> sympy.Symbol:
+    return sympy.Symbol(f"target_{number}", real=True)
+
+
+def _plain(step: Step) -> sympy.Expr:
+    """The closed form with signs and turns that are the same in all branches put in."""
+    assert step.solution is not None
+    symbols = (*step.solution.signs, TURNS)
+    values = list(zip(*step.branches, strict=True))
+    known = {s: v[0] for s, v in zip(symbols, values, strict=True) if len(set(v)) == 1}
+    return step.solution.expression.xreplace({s: sympy.Integer(v) for s, v in known.items()})
+
+
+def _polished(value: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """A root between two ends by the secant through them, a few times."""
+    a, b = low, high
+    fa, fb = value(a), value(b)
+    for _ in range(N_POLISHED):
+        with np.errstate(all="ignore"):
+            step = np.where(fb != fa, fb * (b - a) / (fb - fa), 0.0)
+        a, fa, b = b, fb, b - np.where(np.isfinite(step), step, 0.0)
+        fb = value(b)
+        better = np.abs(fb) <= np.abs(fa)
+        a, b, fa, fb = (
+            np.where(better, a, b),
+            np.where(better, b, a),
+            np.where(better, fa, fb),
+            np.where(better, fb, fa),
+        )
+    return b
+
+
+# Choosing -------------------------------------------------------------------------------------------------------
+
+
+def charts(law: Law, prior: PriorLaw, variables: Sequence[int], columns: Sequence[int]) -> list[Chart]:
+    """Return the charts that solve all of some columns for variables of a block, closed forms and simple ones first."""
+    allowed = [j for j in variables if not prior.is_discrete(j)]
+    pilot = prior.sample(N_PILOT, np.random.default_rng(0))
+    ranges = np.quantile(pilot, np.linspace(0, 1, N_GRID), axis=0).T
+    ends = np.array([[r[0] - 0.5 * (r[-1] - r[0]), r[-1] + 0.5 * (r[-1] - r[0])] for r in ranges])
+    low, high = np.asarray(prior.bounds.low, float), np.asarray(prior.bounds.high, float)
+    ends = np.clip(ends, low[:, None], high[:, None])
+    ranges = np.column_stack([ends[:, :1], ranges, ends[:, 1:]])
+    found = []
+    for steps in _orders(law, allowed, columns, ()):
+        chosen = [_with_branches(law, steps, number, pilot) for number in range(len(steps))]
+        if all(step is not None for step in chosen):
+            spreads = np.array([np.std(law.parts(pilot)[0][s.column]) for s in steps])
+            found.append(Chart(law, tuple(chosen), ranges, spreads))  # type: ignore[arg-type]
+        if len(found) >= 12:
+            break
+    return sorted(found, key=_price)
+
+
+def _price(chart: Chart) -> tuple[int, int, int]:
+    roots = sum(step.solution is None for step in chart.steps)
+    branches = int(np.prod([len(step.branches) for step in chart.steps]))
+    size = sum(sympy.count_ops(s.mean if s.solution is None else s.solution.expression) for s in chart.steps)
+    return roots, branches, int(size)
+
+
+def _orders(
+    law: Law, variables: Sequence[int], columns: Sequence[int], steps: tuple[Step, ...]
+) -> Iterator[tuple[Step, ...]]:
+    """Every way to solve the columns one after the other."""
+    if not columns:
+        yield steps
+        return
+    put_in = {symbol(law.x_names[s.variable]): s.solution.expression for s in steps if s.solution is not None}
+    for i in columns:
+        mean = law.columns[i].mean.expression
+        if any(symbol(law.x_names[s.variable]) in mean.free_symbols and _is_many(s) for s in steps):
+            continue
+        for _ in steps:
+            mean = mean.xreplace(put_in)
+        for j in variables:
+            name = symbol(law.x_names[j])
+            if name not in mean.free_symbols:
+                continue
+            solution = isolate(mean, name, _target(len(steps)))
+            step = Step(i, j, mean, solution)
+            yield from _orders(
+                law, [v for v in variables if v != j], [c for c in columns if c != i], (*steps, step)
+            )
+
+
+def _is_many(step: Step) -> bool:
+    """Whether a step has branches, so that it cannot be put into another."""
+    return step.solution is None or bool(step.solution.signs) or step.solution.has_turns
+
+
+def _with_branches(law: Law, steps: tuple[Step, ...], number: int, pilot: np.ndarray) -> Step | None:
+    """A step with the branches that draws of the prior fall on."""
+    step = steps[number]
+    if step.solution is None:
+        return step
+    turns = range(-MOST_TURNS, MOST_TURNS + 1) if step.solution.has_turns else (0,)
+    every = [(*signs, n) for n in turns for signs in product((1, -1), repeat=len(step.solution.signs))]
+    chart = Chart(law, steps, np.zeros((0, 0)), np.zeros(0))
+    t = np.column_stack([np.broadcast_to(m, len(pilot)) for m in chart._means(pilot)])
+    x = pilot[:, step.variable]
+    with np.errstate(all="ignore"):
+        kept = tuple(
+            branch
+            for branch in every
+            if np.any(np.abs(chart._value(number, pilot, t, branch) - x) <= SAME * (np.std(x) + np.abs(x)))
+        )
+    return (
+        Step(step.column, step.variable, step.mean, step.solution, kept)
+        if 0 < len(kept) <= MOST_BRANCHES
+        else None
+    )

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import sympy
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from isr.equations.complexity import n_constants
 from isr.equations.print.text import _Printer
-from isr.inversion.formula import compiled, symbol
 from isr.inversion.isolate import TURNS, Solution, isolate
 from isr.inversion.law import Law
 from isr.inversion.prior import PriorLaw
+from isr.search.formula import compiled, symbol
 
 N_PILOT = 20_000
 MOST_TURNS = 12
@@ -62,7 +62,7 @@ class Chart:
         spreads: Standard deviation of the mean of each solved column.
 
     Example:
-        >>> from isr.inversion.formula import Formula, parse
+        >>> from isr.search.formula import Formula, parse
         >>> from isr.inversion.law import Column, Group
         >>> from isr.inversion.prior import of_prior
         >>> from isr.posterior.priors import parse_prior
@@ -72,9 +72,9 @@ class Chart:
         >>> chart = charts(law, of_prior(parse_prior({"h": (0, 1), "a": (0, 1)}), names), [0, 1], [0])[0]
         >>> print(chart)
         h = y - sin(a)
-        >>> x, log_det = chart.solve(np.zeros((1, 2)), np.array([[0.5]]))
-        >>> x.tolist(), log_det.tolist()
-        ([[[0.5, 0.0]]], [[0.0]])
+        >>> x, exists = chart.solve(np.zeros((1, 2)), np.array([[0.5]]))
+        >>> x.tolist(), exists.tolist(), chart.log_det(x[0]).tolist()
+        ([[[0.5, 0.0]]], [[True]], [0.0])
     """
 
     law: Law
@@ -103,12 +103,11 @@ class Chart:
         return sum(n_constants(s.solution.expression) for s in self.steps if s.solution is not None)
 
     @cached_property
-    def _slopes(self) -> Any:
+    def _determinant(self) -> Any:
         names = [symbol(self.law.x_names[j]) for j in self.solved]
-        return compiled(
-            [self.law.columns[i].mean.expression.diff(name) for i in self.columns for name in names],
-            self.law.x_names,
-        )
+        means = [self.law.columns[i].mean.expression for i in self.columns]
+        slopes = sympy.Matrix([[mean.diff(name) for name in names] for mean in means])
+        return compiled([slopes.det(method="berkowitz")], self.law.x_names)
 
     @cached_property
     def _means(self) -> Any:
@@ -126,19 +125,17 @@ class Chart:
 
     def solve(
         self, x: Float[np.ndarray, "n d"], t: Float[np.ndarray, "n k"]
-    ) -> tuple[Float[np.ndarray, "b n d"], Float[np.ndarray, "b n"]]:
-        """Return the rows of each branch, and the log of the size of the determinant of means by solved variables.
+    ) -> tuple[Float[np.ndarray, "b n d"], Bool[np.ndarray, "b n"]]:
+        """Return the rows of each branch, and where they exist.
 
         Args:
             x: Rows whose free variables are set.
             t: What the mean of each solved column is to be, in the order of the steps.
-
-        Where a branch has no solution the determinant is NaN.
         """
         found = np.asarray(x, dtype=float)[None]
         for number in reversed(range(len(self.steps))):
             found = np.concatenate([self._solved(number, rows, t) for rows in found])
-        return found, np.array([self._log_det(rows, t) for rows in found])
+        return found, np.array([self._holds(rows, t) for rows in found])
 
     def _solved(self, number: int, rows: np.ndarray, t: np.ndarray) -> np.ndarray:
         step = self.steps[number]
@@ -158,20 +155,13 @@ class Chart:
 
     def log_det(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """Return the log of the size of the determinant of means by solved variables at rows."""
-        k, n = len(self.steps), len(rows)
-        slopes = np.empty((n, k * k))
-        for i, slope in enumerate(self._slopes(rows)):
-            slopes[:, i] = slope
         with np.errstate(all="ignore"):
-            det = slopes[:, 0] if k == 1 else np.linalg.det(np.nan_to_num(slopes).reshape(n, k, k))
-            return np.log(np.abs(det))
+            return np.broadcast_to(np.log(np.abs(self._determinant(rows)[0])), len(rows))
 
-    def _log_det(self, rows: np.ndarray, t: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            misses = [np.abs(m - t[:, i]) for i, m in enumerate(self._means(rows))]
-            wrong = np.any([~(m <= CHECKED * s) for m, s in zip(misses, self.spreads, strict=True)], axis=0)
-        log_det = self.log_det(rows)
-        return np.where(wrong | ~np.isfinite(log_det), np.nan, log_det)
+    def _holds(self, rows: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Where the means are what they are to be."""
+        misses = [np.abs(m - t[:, i]) for i, m in enumerate(self._means(rows))]
+        return np.all([m <= CHECKED * s for m, s in zip(misses, self.spreads, strict=True)], axis=0)
 
     def _roots(self, number: int, rows: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Up to `MOST_ROOTS` roots of a column without closed form, between quantiles of its variable."""

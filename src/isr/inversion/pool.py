@@ -16,7 +16,7 @@ from isr.posterior.pareto import TRUSTED, Weights, smooth
 # Up to so many coordinates boxes are split; beyond, a mixture is fitted.
 MOST_FOR_CELLS = 3
 # A pool is as much larger than what is drawn from it as makes its effective size so many times that number.
-RESERVE = 3.0
+RESERVE = 2.0
 LARGEST_POOL = 400_000
 N_JUDGED = 4000
 # Weights that rest on a smaller share of the draws than this ask for a better source.
@@ -69,14 +69,24 @@ class Sampler:
     Args:
         source: What makes the draws.
         effective_share: Effective size of a weighted pool over its size, as first seen.
-        pareto_k: Shape of the tail of its weights.
-        log_mean: Logarithm of the mean weight, the block's share of the log evidence.
+        rows: The pool that it was judged by.
+        weights: Their weights.
     """
 
     source: Source
     effective_share: float
-    pareto_k: float
-    log_mean: float
+    rows: Float[np.ndarray, "m d_x"]
+    weights: Weights
+
+    @property
+    def pareto_k(self) -> float:
+        """Shape of the tail of the weights."""
+        return self.weights.pareto_k
+
+    @property
+    def log_mean(self) -> float:
+        """Logarithm of the mean weight, the block's share of the log evidence."""
+        return self.weights.log_mean
 
     @property
     def is_good(self) -> bool:
@@ -103,8 +113,8 @@ def _pool(source: Source, n: int, rng: np.random.Generator) -> tuple[np.ndarray,
 
 def judged(source: Source, n: int = N_JUDGED) -> Sampler:
     """Return a source of draws with what a pool of about ``n`` says of it."""
-    weights = _pool(source, n, np.random.default_rng([1, *source.columns]))[1]
-    return Sampler(source, weights.effective_size / n, weights.pareto_k, weights.log_mean)
+    rows, weights = _pool(source, n, np.random.default_rng([1, *source.columns]))
+    return Sampler(source, weights.effective_size / n, rows, weights)
 
 
 def adapted(target: Target, seed: int) -> Sampler:

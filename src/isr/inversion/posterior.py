@@ -183,6 +183,14 @@ class LawPosterior(AbstractPosterior):
             least = min(least, weights.effective_size)
         return x, least
 
+    def _quick(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Draws from the pools that are there, good enough for a check."""
+        x = self.prior.sample(n, rng)
+        for sampler in self._samplers:
+            own = list(sampler.source.columns)
+            x[:, own] = sampler.rows[sampler.weights.resample(n, rng)][:, own]
+        return x
+
     def _log_prob(self, rows: np.ndarray, precision: Precision = "double") -> np.ndarray:
         rows = np.asarray(rows, dtype=float)
         prior = self.prior.log_prob(rows)
@@ -196,7 +204,7 @@ class LawPosterior(AbstractPosterior):
         The distance is the sum of squared residuals of all observations, in units of the law's scale.
         """
         rng = np.random.default_rng(random_state)
-        draws = self._draw(n, random_state)[0]
+        draws = self._quick(n, rng)
         seen = np.zeros((len(self.law.columns), n))
         would = np.zeros((len(self.law.columns), n))
         y = np.empty((n, len(self.law.columns)))

@@ -11,13 +11,13 @@ import numpy as np
 import sympy
 
 from isr.inversion.chart import Chart, charts
-from isr.inversion.formula import Formula
 from isr.inversion.law import Law
 from isr.inversion.pool import Impossible, Sampler, adapted, judged
 from isr.inversion.prior import PriorLaw
 from isr.inversion.schemes import Schemes
 from isr.inversion.target import Charted, Direct, blocks
 from isr.posterior.pareto import TRUSTED
+from isr.search.formula import Formula
 
 # Charts that make draws together, at most, and those that are adapted one after the other where these fail.
 MOST_CHARTS, MOST_ADAPTED = 4, 3
@@ -76,7 +76,7 @@ class Proposal:
         blocks: Variables that belong together.
 
     Example:
-        >>> from isr.inversion.formula import parse
+        >>> from isr.search.formula import parse
         >>> from isr.inversion.law import Column, Group
         >>> from isr.inversion.prior import of_prior
         >>> from isr.posterior.priors import parse_prior

@@ -78,8 +78,7 @@ class Schemes:
                 t[:, k] -= size * e
                 with np.errstate(divide="ignore"):
                     taken += np.log(size) + 0.5 * e * e + 0.5 * LOG_TWO_PI
-        rows, log_det = chart.solve(x, t)
-        exists = np.isfinite(log_det)
+        rows, exists = chart.solve(x, t)
         return rows[exists], np.broadcast_to(taken, exists.shape)[exists]
 
     def _free(self, chart: Chart) -> list[int]:

@@ -133,13 +133,13 @@ class Charted:
             x[:, j] = marginal.from_normal(column)
             base = base - marginal.log_prob(x[:, j])
         t, correction = self._means(x, u[:, len(self.free) :], rng)
-        rows, log_det = self.chart.solve(x, t)
+        rows, exists = self.chart.solve(x, t)
         flat = rows.reshape(-1, rows.shape[2])
         log_p = self.prior.log_prob(flat, self.columns)
         if self._noisy is not None:
             log_p = log_p + self._noisy.log_prob(flat, self.y)
-        log_p = log_p.reshape(len(rows), n) - log_det
-        log_p = np.where(np.isfinite(log_p), log_p, -np.inf)
+        log_p = (log_p - self.chart.log_det(flat)).reshape(len(rows), n)
+        log_p = np.where(exists & np.isfinite(log_p), log_p, -np.inf)
         total = logsumexp(log_p, axis=0)
         with np.errstate(invalid="ignore"):
             odds = np.cumsum(np.nan_to_num(np.exp(log_p - total)), axis=0)

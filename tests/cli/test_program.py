@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import isr
-from isr.cli import app, main
+from isr.cli import main
+from isr.cli.program import app
 from isr.estimators.pipeline import Trained
 from isr.native import status
 

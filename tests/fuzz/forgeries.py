@@ -23,11 +23,11 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.primitives import PRIMITIVES
 from isr.cli import main
-from isr.inversion.formula import FUNCTIONS, Formula, parse
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.prior import of_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
 from isr.posterior.priors import parse_prior
+from isr.search.formula import FUNCTIONS, Formula, parse
 from isr.storage import Bundle, ModelFileError, from_bytes, layout, structure, to_bytes
 
 CONSTANT = ("add", ("constant", 0), ("mul", ("constant", 1), ("call", "sin", ("input", 0))))

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,30 +89,105 @@ def link_elsewhere(path):
 
 
 def damage(path):
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    code = path.read_bytes()
+    path.unlink()  # this process runs what was there
+    path.write_bytes(code[:-1] + b"?")
+    path.chmod(0o700)
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         (others_may_write, "others may write to it"),
-        (link_elsewhere, "is not a plain file"),
+        (link_elsewhere, "symbolic links"),
         (damage, "is damaged"),
     ],
 )
 def test_a_library_that_may_not_be_ours_is_not_loaded_but_made_anew(change, told, kept):
     change(kept)
     with pytest.raises(OSError, match=told):
-        library._checked(kept)
+        library._opened(kept)
     library._load(library.library().tag)
-    assert library._checked(kept) == kept
+    assert library._opened(kept)
 
 
 def test_a_library_or_a_folder_of_somebody_else_is_not_used(kept, private, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 12345678)
     with pytest.raises(PermissionError, match="belongs to somebody else"):
-        library._checked(kept)
+        library._opened(kept)
     assert cache_dir() is None
+
+
+def test_a_library_without_our_functions_is_replaced(kept, private, tmp_path):
+    source = tmp_path / "junk.c"
+    source.write_text("int nothing;")
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "junk.so")], check=True)
+    junk = (tmp_path / "junk.so").read_bytes()
+    name = private / f"native-{library.library().tag}-{'0' * 64}.so"
+    name = name.with_name(name.name.replace("0" * 64, library._digest(junk)))
+    kept.unlink()
+    name.write_bytes(junk)
+    name.chmod(0o700)
+    assert told_with(private) == MADE
+    assert [path.name for path in private.iterdir()] == [kept.name]
+
+
+def test_what_is_loaded_is_what_was_checked_though_the_name_changes_hands(kept, monkeypatch):
+    whole, digest = kept.read_bytes(), library._digest
+
+    def swapped(code):
+        kept.unlink()
+        kept.write_bytes(b"junk of somebody who was quick")
+        return digest(code)
+
+    monkeypatch.setattr(library, "_digest", swapped)
+    assert library._opened(kept).isr_forward
+    assert kept.read_bytes() != whole
+
+
+def test_what_a_stopped_compiler_started_ends_with_it(private, tmp_path, monkeypatch):
+    compiler = tmp_path / "cc"
+    compiler.write_text(f"#!/bin/sh\nsleep 60 & echo $! > {tmp_path}/child\nwait\n")
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.setattr(library, "LONGEST_SECONDS", 0.5)
+    assert "was stopped after 0.5 s" in library._library.__wrapped__().status
+    child = Path("/proc") / (tmp_path / "child").read_text().strip()
+    assert not child.exists() or "Z" in (child / "stat").read_text().split()[2]
+
+
+def test_a_folder_under_one_that_anybody_may_change_is_not_used(tmp_path, monkeypatch):
+    (tmp_path / "shared" / "mine").mkdir(parents=True)
+    (tmp_path / "shared" / "mine").chmod(0o700)
+    monkeypatch.setenv("ISR_CACHE", str(tmp_path / "shared" / "mine"))
+    assert cache_dir() is not None
+    (tmp_path / "shared").chmod(0o777)
+    assert cache_dir() is None
+
+
+KEEP = """
+import jax, warnings
+from isr.training.workers import keep_compiled_programs
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    keep_compiled_programs()
+print(jax.config.jax_compilation_cache_dir, *(w.message for w in told))
+"""
+
+
+def test_compiled_programs_that_others_may_have_written_are_not_run(private, tmp_path):
+    left = private / "program-of-somebody-cache"
+    left.touch()
+    left.chmod(0o666)
+    assert told_with(private, KEEP) == str(private)
+    assert not left.exists()
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    assert told_with(private, KEEP, JAX_COMPILATION_CACHE_DIR=str(shared)) == str(shared)
+    shared.chmod(0o777)
+    told = told_with(private, KEEP, JAX_COMPILATION_CACHE_DIR=str(shared))
+    assert told.startswith("None JAX's cache of compiled programs")
+    assert told.endswith("chmod 700), or leave it to isr")
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(private):

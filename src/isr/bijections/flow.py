@@ -31,6 +31,7 @@ from isr.bijections.bijection import (
 from isr.bijections.coupling import ConditionMap
 from isr.bijections.parameters import cast
 from isr.bijections.programs import Accelerated, accelerate, compiled, with_inputs
+from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
 
 CHUNK = 16_384
 Precision = Literal["double", "single"]
@@ -243,6 +244,7 @@ class Flow(eqx.Module):
         """
         if n < 0:
             raise ValueError(f"the number of samples must not be negative, got n={n}")
+        refuse_too_large(BYTES_PER_DRAW * n * self.bijection.dim, f"{n:,} rows", "ask for fewer at a time")
         wanted, size = _type_of(precision), (n, self.bijection.dim)
         if precision == "single":  # NumPy's numbers take half as long as JAX's
             bits = np.asarray(jax.random.key_data(key)).ravel()

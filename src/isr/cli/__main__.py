@@ -1,6 +1,6 @@
 """``python -m isr.cli``, the same as ``isr``."""
 
-from isr.cli.program import main
+from isr.cli import main
 
 if __name__ == "__main__":
     main()

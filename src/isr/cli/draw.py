@@ -16,6 +16,7 @@ from isr.cli.output import (
     print_json,
     refuse_ending,
     refuse_existing,
+    say,
     table,
     write_frame,
 )
@@ -87,10 +88,10 @@ def posterior(
         heading(str(one))
         table(rows)
         if one.map_note:
-            typer.echo(f"no densest point (map): {one.map_note}")
+            say(f"no densest point (map): {one.map_note}")
     for path in (out, plot):
         if path is not None:
-            typer.echo(f"written: {path}")
+            say(f"written: {path}")
 
 
 def sample(

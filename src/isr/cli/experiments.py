@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from isr.cli.options import Force, Json
-from isr.cli.output import print_json, refuse_existing, say_filled
+from isr.cli.output import print_json, refuse_existing, say, say_filled
 from isr.cli.show import checks_as_data
 from isr.tables.extras import need
 
@@ -29,7 +29,7 @@ def demo(
             refuse_existing(out / name, force)
     from isr.demo import run
 
-    result = run(lambda text: typer.echo(text, err=json), folder=out)
+    result = run(lambda text: say(text, err=json), folder=out)
     if json:
         print_json({**checks_as_data(result), "out": str(out)})
 
@@ -82,7 +82,7 @@ def reproduce(
     elif experiment is Experiment.geoacoustics:
         options["task"] = task
     n_seeds = seeds or (5 if experiment in (Experiment.densities, Experiment.laws) else 1)
-    runner.run(out, **options, seeds=range(n_seeds), quick=quick, say=lambda text: typer.echo(text, err=json))
+    runner.run(out, **options, seeds=range(n_seeds), quick=quick, say=lambda text: say(text, err=json))
     say_filled(out, json, f"rows, tables and figures are in {out}")
 
 

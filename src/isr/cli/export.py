@@ -10,7 +10,7 @@ import typer
 
 from isr.cli.models import open_model
 from isr.cli.options import Complexity, Force, Json, ModelFile
-from isr.cli.output import print_json, refuse_existing, say_written, write_text
+from isr.cli.output import print_json, refuse_existing, say, say_written, write_text
 
 
 class Language(StrEnum):
@@ -50,4 +50,4 @@ def export(
     elif json:
         print_json({"language": lang.value, "out": None, "source": source})
     else:
-        typer.echo(source, nl=not source.endswith("\n"))
+        say(source, nl=not source.endswith("\n"))

@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isr.cli.options import Force, Json, Seed, number, numbers_in, pairs_in
-from isr.cli.output import refuse_existing
+from isr.cli.output import refuse_existing, say
 from isr.cli.rows import Dates, Decimal, Delimiter, Dropna, Encoding, read_pairs
+from isr.tables.memory import refuse_small_address_space, refuse_too_large
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+LEAST_ADDRESS_SPACE = 4e9
+"""Bytes that JAX takes to compile a fit of little data."""
+BYTES_PER_NUMBER = 100
+"""Of the data, while it is fitted to."""
 
 
 class Method(StrEnum):
@@ -99,6 +106,7 @@ def fit(
     Example: isr fit samples.csv --out density.isr
     """
     begun = time.monotonic()
+    refuse_small_address_space(LEAST_ADDRESS_SPACE)
     target = Path(f"{data.stem}.isr") if out is None else out
     refuse_existing(target, force)
     chosen = _method(method, y)
@@ -107,6 +115,10 @@ def fit(
     from isr.tables.delimited import Layout
 
     rows = read_pairs(data, x, y, Layout(delimiter, decimal, encoding), dropna=dropna, dates=dates)
+    refuse_too_large(
+        BYTES_PER_NUMBER * sum(part.size for part in rows if part is not None), f"a fit to {len(rows[0]):,} rows",
+        "fit to some of the rows, or to a folder of Parquet files from Python",
+    )  # fmt: skip
     digest = hashlib.sha256(data.read_bytes()).hexdigest()  # the file may be gone when the fit is done
     training = {
         "effort": "quick" if quick else "thorough" if thorough else "normal", "n_restarts": restarts,
@@ -205,9 +217,7 @@ def _estimator(
 def _announce(method: Method, rows: tuple[pd.DataFrame, pd.DataFrame | None], path: Path) -> None:
     x, y = rows
     given = "" if y is None else f"; y = {_listed(list(y.columns))}"
-    typer.echo(
-        f"{path}: {len(x):,} rows; x = {_listed(list(x.columns))}{given}; method {method.value}", err=True
-    )
+    say(f"{path}: {len(x):,} rows; x = {_listed(list(x.columns))}{given}; method {method.value}", err=True)
 
 
 def _listed(names: list[str]) -> str:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
 from isr.cli.models import check_model
-from isr.cli.output import heading, indented, print_json, table
+from isr.cli.output import heading, indented, print_json, say, table
 from isr.cli.show import checks_as_data, describe, described, print_front, raise_if_failed
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def conclude(
     from isr.storage import save
 
     bundle = _with_facts(estimator.to_bundle(), {**provenance, "data": data.name, "rows": len(rows[0])})
-    out = _kept(bundle, out, overwrite)  # before anything that could fail or be interrupted
+    wanted, out = out, _kept(bundle, out, overwrite)  # before anything that could fail or be interrupted
     scores = _scores(estimator, rows)
     bundle = _with_facts(bundle, {"scores": scores})
     save(bundle, out)
@@ -59,6 +58,8 @@ def conclude(
     else:
         _print(bundle, scores, result, out, data, status)
     raise_if_failed(result)
+    if out != wanted:
+        raise OSError(f"the model could not be saved as {wanted}; it is {out}")
 
 
 def _with_facts(bundle: Bundle, facts: Mapping[str, Any]) -> Bundle:
@@ -119,7 +120,7 @@ def _print(
     if equations.n_constants <= MOST_CONSTANTS:
         describe(bundle, "forward")
     else:
-        typer.echo(
+        say(
             f"{bundle.kind}: {equations.n_constants} numbers in its equations, those of standardisation included: "
             f"too long to print here; isr show {out} does"
         )

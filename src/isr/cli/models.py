@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isr.cli.options import numbers_in
+from isr.tables.memory import refuse_small_address_space
 from isr.tables.names import did_you_mean
 
 if TYPE_CHECKING:
     from isr.equations.check import CheckResult
     from isr.storage import Bundle
+
+
+LEAST_ADDRESS_SPACE = 2.5e9
+"""Bytes that JAX takes to load a model and draw from it."""
 
 
 def open_model(path: Path, complexity: int | None = None) -> Bundle:
@@ -22,6 +27,7 @@ def open_model(path: Path, complexity: int | None = None) -> Bundle:
     if not path.exists():
         near = [p.name for p in path.parent.glob("*.isr")] if path.parent.is_dir() else []
         raise FileNotFoundError(f"there is no file {path}{did_you_mean(path.name, near)}; isr fit makes one")
+    refuse_small_address_space(LEAST_ADDRESS_SPACE)
     return load(path) if complexity is None else load(path).choose(complexity)
 
 

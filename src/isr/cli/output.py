@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from isr.tables.extras import need
+from isr.tables.names import visible
 from isr.tables.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -28,21 +30,26 @@ _WRITERS = {
 }
 
 
+def say(text: str, **options: Any) -> None:
+    """Print text; whatever in it would steer a terminal is written out."""
+    typer.echo(visible(text, keep="\n\t"), **options)
+
+
 def heading(text: str) -> None:
     """Print a heading, bold on a terminal."""
-    typer.secho(f"\n{text}", bold=True)
+    typer.secho(f"\n{visible(text)}", bold=True)
 
 
 def indented(text: str) -> None:
     """Print text two columns in; long lines are left to the terminal."""
     for line in text.splitlines():
-        typer.echo(f"  {line}")
+        say(f"  {line}")
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows under their keys, numbers to the right with four digits."""
     keys = list(rows[0])
-    cells = [[_cell(row[k]) for k in keys] for row in rows]
+    cells = [[visible(_cell(row[k])) for k in keys] for row in rows]
     right = [all(isinstance(row[k], int | float) for row in rows) for k in keys]
     widths = [max(len(k), *(len(line[i]) for line in cells)) for i, k in enumerate(keys)]
     for line in (keys, *cells):
@@ -58,7 +65,8 @@ def _cell(value: Any) -> str:
 
 def print_json(content: Any) -> None:
     """Print one JSON object; numbers that are not finite become null."""
-    typer.echo(json.dumps(_plain(content), ensure_ascii=False, allow_nan=False))
+    text = json.dumps(_plain(content), ensure_ascii=False, allow_nan=False)
+    typer.echo(visible(text))  # what it writes out is JSON too
 
 
 def _plain(value: Any) -> Any:
@@ -104,7 +112,7 @@ def say_written(path: Path, as_json: bool, about: str, **facts: Any) -> None:
     if as_json:
         print_json({"out": str(path), **facts})
     else:
-        typer.echo(f"written: {path} ({about})")
+        say(f"written: {path} ({about})")
 
 
 def say_filled(folder: Path, as_json: bool, sentence: str, **facts: Any) -> None:
@@ -113,7 +121,7 @@ def say_filled(folder: Path, as_json: bool, sentence: str, **facts: Any) -> None
         files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
         print_json({"out": str(folder), "files": files, **facts})
     else:
-        typer.echo(sentence)
+        say(sentence)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -140,7 +148,7 @@ def hand_over(frame: pd.DataFrame, out: Path | None, as_json: bool) -> None:
     elif as_json:
         print_json(frame.to_dict("list"))
     else:
-        typer.echo(_csv(frame), nl=False)
+        (say if sys.stdout.isatty() else typer.echo)(_csv(frame), nl=False)
 
 
 def _csv(frame: pd.DataFrame) -> str:

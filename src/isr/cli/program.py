@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from isr import __version__
 from isr.cli import bench, draw, experiments, export, fit, predict, report, show
 from isr.cli.options import CHECK_FAILED, FAULT, FIT_FAILED, INTERRUPTED, WRONG_INPUT, CheckFailedError
+from isr.tables.names import visible
 
 EXITS = (
     f"Exit codes: 0 done; {FAULT} a fault of isr itself; {WRONG_INPUT} a mistake in the command or the data; "
@@ -60,8 +61,11 @@ for command in (
 # What an error means, by its class; whatever is not listed is a fault of isr.
 MEANINGS = {
     CheckFailedError: CHECK_FAILED, FloatingPointError: FIT_FAILED, ValueError: WRONG_INPUT, TypeError: WRONG_INPUT,
-    OSError: WRONG_INPUT, ImportError: WRONG_INPUT,
+    OSError: WRONG_INPUT, ImportError: WRONG_INPUT, MemoryError: WRONG_INPUT,
 }  # fmt: skip
+
+
+LONGEST_SENTENCE = 4000
 
 
 def _print_version(wanted: bool) -> None:
@@ -148,6 +152,8 @@ def _explain_usage(error: Exception) -> int:
 def _explain(error: Exception) -> int:
     code = next((code for kind, code in MEANINGS.items() if isinstance(error, kind)), FAULT)
     sentence = str(error) or type(error).__name__
+    if isinstance(error, MemoryError):
+        sentence = f"there is not enough memory ({error}); ask for less at a time, or raise the limit"
     if code == FAULT:
         sentence = (
             f"unexpected {type(error).__name__}: {error}; this is a fault of isr: please report it with what the same "
@@ -158,4 +164,7 @@ def _explain(error: Exception) -> int:
 
 
 def _say(what: str, sentence: str) -> None:
-    typer.echo(f"{what}: {' '.join(sentence.split())}", err=True)
+    line = visible(" ".join(sentence.split()))
+    typer.echo(
+        f"{what}: {line if len(line) <= LONGEST_SENTENCE else f'{line[:LONGEST_SENTENCE]} …'}", err=True
+    )

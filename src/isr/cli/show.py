@@ -9,7 +9,7 @@ import typer
 
 from isr.cli.models import check_model, errors_of, front_of, open_model
 from isr.cli.options import CheckFailedError, Complexity, Json, ModelFile
-from isr.cli.output import heading, indented, print_json, table
+from isr.cli.output import heading, indented, print_json, say, table
 
 if TYPE_CHECKING:
     from isr.equations.check import CheckResult
@@ -40,7 +40,7 @@ def show(
     direction = "inverse" if inverse else "forward"
     if latex or text:
         equations = bundle.expressions
-        typer.echo(equations.latex(direction) if latex else equations.text(direction))
+        say(equations.latex(direction) if latex else equations.text(direction))
     elif json:
         print_json(described(bundle))
     else:
@@ -51,8 +51,8 @@ def describe(bundle: Bundle, direction: str) -> None:
     """Print what a model is, its equations in one direction and its front."""
     equations = bundle.expressions
     lines = equations.text(direction, unicode=True)
-    typer.echo(bundle.title)
-    typer.echo(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
+    say(bundle.title)
+    say(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
     heading("Equations" if equations.inverse is None else f"Equations, {_WAYS[direction]}")
     indented(lines)
     errors = errors_of(bundle)

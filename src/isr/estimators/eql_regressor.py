@@ -19,7 +19,7 @@ from isr.estimators.equation_model import EquationModel
 from isr.estimators.regression_fit import Samples, fit_regression
 from isr.estimators.rows import n_held_out
 from isr.estimators.settings import Effort, Training, explains_wrong_options
-from isr.tables.arrays import without_times
+from isr.tables.arrays import LARGEST, refuse_extremes, without_times
 from isr.tables.tables import check_units
 
 LIBRARY = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2}
@@ -82,6 +82,10 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         X, y_checked = without_times(X), without_times(y, what="y")
         options: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 4}
         values, targets = validate_data(self, X, y_checked, dtype=np.float64, **options)
+        for rows, what in ((values, "X"), (targets.reshape(len(targets), -1), "y")):
+            refuse_extremes(
+                rows, [f"{what}{i + 1}" for i in range(rows.shape[1])], what=what, largest=LARGEST
+            )
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, values, dtype=np.float64)

@@ -29,6 +29,7 @@ from isr.posterior.simulation import (
     joined,
     simulate,
 )
+from isr.tables.arrays import refuse_extremes
 from isr.tables.bounds import Bounds
 from isr.tables.sources import open_rows
 from isr.tables.tables import Table, check_paired, check_units, read_table
@@ -89,6 +90,8 @@ class InverseModel(FlowModel):
         x_table = read_table(x, names=x_names, bounds=bounds, what="x", min_rows=10)
         y_table = read_table(y, names=y_names, what="y")
         check_paired(x_table, y_table)
+        for table, what in ((x_table, "x"), (y_table, "y")):
+            refuse_extremes(table.values, table.names, what=what)
         check_units(self.units or {}, [*x_table.names, *y_table.names], what="x and y")
         if self._joint and y_table.n_columns > max(2, x_table.n_columns):
             raise ValueError(

@@ -28,6 +28,7 @@ from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import simulate
 from isr.search.formula import Formula, parse
 from isr.storage import Bundle, save
+from isr.tables.arrays import refuse_extremes
 from isr.tables.names import symbol_names
 from isr.tables.tables import Table, check_paired, check_units, read_table
 
@@ -102,6 +103,8 @@ class Inversion(BaseEstimator):
         x_table = read_table(x, what="x", min_rows=20)
         y_table = read_table(y, what="y")
         check_paired(x_table, y_table)
+        for table, what in ((x_table, "x"), (y_table, "y")):
+            refuse_extremes(table.values, table.names, what=what)
         check_units(self.units or {}, [*x_table.names, *y_table.names], what="x and y")
         self.x_columns_, self.y_columns_ = x_table.columns, y_table.columns
         self.n_features_in_ = x_table.n_columns

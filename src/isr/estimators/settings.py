@@ -120,6 +120,10 @@ def training_of(given: Training | Effort | str | None, usual: Training | None = 
             f"training must be an isr.Training, an effort such as 'quick', or None, got {given!r}; "
             "write isr.Training(effort=..., n_restarts=...)"
         )
+    for name, least in (("n_restarts", 1), ("batch_size", 1), ("max_time", 0)):
+        value = getattr(training, name)
+        if value is not None and not value >= least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
     own = ("n_restarts", "batch_size", "backward") if usual else ()
     return replace(training, **{n: getattr(usual, n) for n in own if getattr(training, n) is None})
 

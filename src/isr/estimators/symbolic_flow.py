@@ -24,7 +24,7 @@ from isr.estimators.flow_fit import FlowTask, fit_flow
 from isr.estimators.rows import Pairs, Stream, n_held_out
 from isr.estimators.settings import Effort, Training, explains_wrong_options, seed_of
 from isr.estimators.status import Status, overfitting
-from isr.tables.arrays import warn_if_degenerate, without_times
+from isr.tables.arrays import LARGEST, refuse_extremes, warn_if_degenerate, without_times
 from isr.tables.sources import open_rows
 from isr.tables.tables import Table, read_table
 
@@ -56,6 +56,7 @@ class FlowModel(EquationModel):
         self, x: Table, stream: Stream | None, y: np.ndarray | None = None, noise: np.ndarray | float = 0.0
     ) -> None:
         """Fit to checked rows; with a stream they are its sample, and training reads the others from it."""
+        refuse_extremes(x.values, x.names, what="x", largest=LARGEST)
         warn_if_degenerate(x.values, x.names)
         self.columns_ = x.columns
         box = None if x.bounds is None else bounded(x.bounds.low, x.bounds.high)

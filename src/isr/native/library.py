@@ -12,6 +12,8 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -32,7 +34,7 @@ OPTIONS = (
     "-O3", "-march=native", "-std=gnu11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-shared",
     "-fPIC",
 )  # fmt: skip
-LONGEST_SECONDS = 60
+LONGEST_SECONDS = 20
 _lock = threading.Lock()
 
 
@@ -125,14 +127,17 @@ def _processor() -> str:
 def _load(tag: str) -> ctypes.CDLL:
     folder = cache_dir()
     for path in () if folder is None else sorted(folder.glob(f"native-{tag}-*.so")):
-        with suppress(OSError):  # of somebody else, or damaged: one of our own replaces it
-            return ctypes.CDLL(str(_checked(path)))
+        try:
+            return _opened(path)
+        except (OSError, AttributeError):  # of somebody else, damaged or junk: one of our own takes its place
+            with suppress(OSError):
+                path.unlink()
     with tempfile.TemporaryDirectory() as private:
         made = Path(private) / "library.so"
         _compile(made)
         if folder is not None:
             with suppress(OSError):  # a folder that cannot be written to
-                return ctypes.CDLL(str(_checked(_keep(made, folder, tag))))
+                return _opened(_keep(made, folder, tag))
         return ctypes.CDLL(str(made))
 
 
@@ -149,15 +154,25 @@ def _keep(made: Path, folder: Path, tag: str) -> Path:
     return path
 
 
-def _checked(path: Path) -> Path:
-    """Return the path of a library that may be run: a plain file, nobody else's work, as it was written."""
-    if path.is_symlink() or not path.is_file():
-        raise PermissionError(f"{path} is not a plain file")
-    if not is_private(path):
-        raise PermissionError(f"{path} belongs to somebody else, or others may write to it")
-    if path.stem.split("-")[-1] != _digest(path.read_bytes()):
-        raise OSError(f"{path} is damaged")
-    return path
+def _opened(path: Path) -> ctypes.CDLL:
+    """Load a library that may be run: a plain file, nobody else's work, as it was written, with all its functions.
+
+    What is checked is what is loaded, also where the name changes hands in between: both go by the open file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise PermissionError(f"{path} is not a plain file")
+        if not is_private(descriptor):
+            raise PermissionError(f"{path} belongs to somebody else, or others may write to it")
+        if path.stem.split("-")[-1] != _digest(file.read()):
+            raise OSError(f"{path} is damaged")
+        # Never closed: the loader knows libraries by name, and would take the next one of this number for this one.
+        opened = Path(f"/proc/self/fd/{os.dup(descriptor)}")
+        code = ctypes.CDLL(str(opened if opened.exists() else path))
+    for name in FUNCTIONS:
+        getattr(code, f"isr_{name}")
+    return code
 
 
 def _digest(code: bytes) -> str:
@@ -168,7 +183,15 @@ def _compile(path: Path) -> None:
     compiler = next(filter(shutil.which, [os.environ.get("CC", ""), "cc", "gcc", "clang"]), None)
     if compiler is None:
         raise FileNotFoundError("there is no C compiler (CC, cc, gcc or clang)")
-    subprocess.run(
-        [compiler, *OPTIONS, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o", str(path), "-lm"],
-        check=True, capture_output=True, timeout=LONGEST_SECONDS,
-    )  # fmt: skip
+    command = [compiler, *OPTIONS, f"-I{jax.ffi.include_dir()}", str(SOURCE), "-o", str(path), "-lm"]
+    # A session of its own, so that what the compiler started ends with it.
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            _, told = process.communicate(timeout=LONGEST_SECONDS)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, stderr=told)

@@ -22,6 +22,7 @@ from isr.posterior.priors import Prior, RandomState
 from isr.posterior.simulators import Resimulation, Simulator, resimulate
 from isr.tables.bounds import Bounds
 from isr.tables.extras import need
+from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class AbstractPosterior(ABC):
         """
         if n < 1:
             raise ValueError(f"the number of draws must be at least 1, got n={n}")
+        refuse_too_large(BYTES_PER_DRAW * n * len(self.x_names), f"{n:,} draws", "ask for fewer at a time")
         draws, effective_size = self._draw(n, _seed(random_state), precision)
         if effective_size < 0.5 * n:
             warnings.warn(

@@ -89,6 +89,10 @@ def load(path: str | os.PathLike[str]) -> Bundle:
     source = Path(path)
     if source.is_dir():
         raise ModelFileError(f"{source} is a folder, not a saved model; name the file inside it")
+    if source.exists() and not source.is_file():
+        raise ModelFileError(
+            f"{source} is no plain file (a pipe or a device), not a saved model; name a file"
+        )
     try:
         return from_bytes(source.read_bytes()).named()
     except ModelFileError as error:

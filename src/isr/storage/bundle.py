@@ -17,7 +17,7 @@ import pandas as pd
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.formula import Formulas
 from isr.formulas.front import Front, Point, choose
-from isr.tables.names import check_names
+from isr.tables.names import check_names, visible
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Bundle:
         """What the model is, in one line: its kind, and its variables with their units."""
         way = "given" if getattr(self.model, "condition_map", None) is not None else "giving"
         y = f", {way} {self._listed(self.y_names)}" if self.y_names else ""
-        return f"{self.kind} of {self._listed(self.x_names)}{y}" if self.x_names else self.kind
+        return visible(f"{self.kind} of {self._listed(self.x_names)}{y}" if self.x_names else self.kind)
 
     def _listed(self, names: tuple[str, ...]) -> str:
         shown = [f"{n} ({self.units[n]})" if n in self.units else n for n in names]

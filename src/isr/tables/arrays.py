@@ -132,6 +132,29 @@ def _from_sequence(rows: Any, what: str) -> np.ndarray:
     return array
 
 
+# Beyond these the squares of numbers, or their own digits, leave the range of doubles.
+LARGEST_SQUARED, LARGEST = 1e150, 1e304
+
+
+def refuse_extremes(
+    values: Float[np.ndarray, "n d"], names: Sequence[str], *, what: str, largest: float = LARGEST_SQUARED
+) -> None:
+    """Raise where a column's largest number is beyond ``largest``, or closer to zero than its reciprocal.
+
+    Example:
+        >>> refuse_extremes(np.array([[1e-310], [2e-310]]), ["mass"], what="x")
+        Traceback (most recent call last):
+        ...
+        ValueError: the column 'mass' of x reaches 2e-310 only; ... give it in another unit
+    """
+    for name, size in zip(names, np.max(np.abs(values), axis=0), strict=True):
+        if size > largest or 0 < size < 1 / largest:
+            raise ValueError(
+                f"the column {name!r} of {what} reaches {size:.3g}{' only' if size < 1 else ''}; numbers between "
+                f"{1 / largest:.0e} and {largest:.0e} can be computed with: give it in another unit"
+            )
+
+
 # Of a column with at least twenty rows for each of its values, and no more values than this, the rows lie on points.
 MOST_LEVELS = 50
 # Rows that are looked through for different values: more would cost seconds and tell nothing new.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,11 +18,14 @@ import numpy as np
 from isr.tables.arrays import refuse_times
 from isr.tables.delimited import Layout, read_csv
 from isr.tables.extras import need
+from isr.tables.memory import refuse_too_large
 from isr.tables.names import did_you_mean, quoted
 from isr.tables.tables import real_columns
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_LONGEST_SHOWN = 200
 
 
 def read_columns(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
@@ -53,6 +57,8 @@ def read_rows(path: str | Path, layout: Layout | None = None) -> pd.DataFrame:
         similar = did_you_mean(source.name, [p.name for p in folder.iterdir()]) if folder.is_dir() else ""
         lost = similar if folder.is_dir() else f", and no folder {folder}"
         raise FileNotFoundError(f"there is no file {source}{lost}; check its name and folder")
+    if not source.is_file():
+        raise ValueError(f"{source} is no plain file (a pipe or a device); write its rows to a file first")
     if source.suffix.lower() not in _READERS:
         raise ValueError(
             f"cannot tell what {source} holds from its ending {source.suffix!r}; known: {', '.join(_READERS)}"
@@ -135,6 +141,7 @@ def _numbers(column: Any, name: str, source: str | Path) -> np.ndarray:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         given = str(column.iloc[row])
+        given = given if len(given) <= _LONGEST_SHOWN else f"{given[:_LONGEST_SHOWN]}…"
         if _are_dates(column):
             raise ValueError(
                 f"column {name!r} of {source} holds dates or times such as {given!r}, not numbers; leave it out, or "
@@ -219,6 +226,10 @@ def _read_npz(path: Path) -> pd.DataFrame:
     columns: dict[str, np.ndarray] = {}
     try:
         with path.open("rb") as file:
+            if zipfile.is_zipfile(file):
+                sizes = [entry.file_size for entry in zipfile.ZipFile(file).infolist()]
+                refuse_too_large(2 * sum(sizes), f"{len(sizes)} arrays unpacked", "keep fewer rows in it")
+            file.seek(0)
             archive: Any = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError(

@@ -55,6 +55,22 @@ global globalThis isFinite isNaN module parseFloat parseInt process prototype re
 _ARRAY_MODULES = "np numpy jnp jax math scipy sympy random"
 
 
+# Controls, separators of lines, halves of surrogate pairs and marks that turn the direction of writing.
+_UNSEEN = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+)
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return text for a terminal: what would steer it is written out, but for the characters in ``keep``.
+
+    Example:
+        >>> visible("depth\\x1b[2J\\u202e"), visible("a\\tb", keep="\\t")
+        ('depth\\\\u001b[2J\\\\u202e', 'a\\tb')
+    """
+    return _UNSEEN.sub(lambda m: m[0] if m[0] in keep else f"\\u{ord(m[0]):04x}", text)
+
+
 def check_names(names: Iterable[str], *, what: str = "columns") -> tuple[str, ...]:
     """Return display names of ``what`` as a tuple, once they are known to be non-empty, unique text.
 

@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import secrets
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,19 +36,29 @@ def cache_dir() -> Path | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not named and is_own(folder):
             folder.chmod(0o700)
-        return folder if is_private(folder) else None
+        return folder if is_private(folder) and is_beyond_reach(folder) else None
     except (OSError, RuntimeError):  # the user has no home
         return None
 
 
-def is_own(path: Path) -> bool:
+def is_own(path: Path | int) -> bool:
     """Return whether a file or folder belongs to the user; on Windows the profile's rights answer for that."""
-    return not hasattr(os, "getuid") or path.stat().st_uid == os.getuid()
+    return not hasattr(os, "getuid") or os.stat(path).st_uid == os.getuid()
 
 
-def is_private(path: Path) -> bool:
-    """Return whether a file or folder belongs to the user and nobody else may write to it."""
-    return is_own(path) and (os.name == "nt" or not path.stat().st_mode & 0o022)
+def is_private(path: Path | int) -> bool:
+    """Return whether a file or folder, or one that is open, belongs to the user and nobody else may write to it."""
+    return is_own(path) and (os.name == "nt" or not os.stat(path).st_mode & 0o022)
+
+
+def is_beyond_reach(folder: Path) -> bool:
+    """Return whether nobody else may put another folder in this one's place, at any level above it."""
+    if os.name == "nt":
+        return True
+    above = [parent.stat() for parent in folder.resolve().parents]
+    return all(
+        s.st_uid in (0, os.getuid()) and (not s.st_mode & 0o022 or s.st_mode & stat.S_ISVTX) for s in above
+    )
 
 
 def _user_cache() -> Path:

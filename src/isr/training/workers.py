@@ -5,6 +5,8 @@ Threads by default; ``with joblib.parallel_config(backend="loky")``, or a cluste
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import joblib
 import numpy as np
 
 from isr.bijections.parameters import Seed, child, sequence_of
-from isr.tables.whole_files import cache_dir
+from isr.tables.names import visible
+from isr.tables.whole_files import cache_dir, is_private
 from isr.tables.workers import all_together
 from isr.training.checkpoint import History
 from isr.training.monitor import Monitor
@@ -23,12 +26,35 @@ LEAST_SECONDS = 0.3
 
 
 def keep_compiled_programs() -> None:
-    """Turn JAX's persistent compilation cache on, unless the user has set one or there is no folder for it."""
-    folder = cache_dir()
-    if folder is None or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+    """Turn JAX's persistent compilation cache on, unless there is no folder for it or the user has set one.
+
+    What lies there is run, so a user's own folder must be as private as ours, and what others left in ours is removed.
+    """
+    given = getattr(jax.config, "jax_compilation_cache_dir", None)
+    if given is not None:
+        _refuse_open_to_others(given)
         return
+    folder = cache_dir()
+    if folder is None:
+        return
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if not is_private(path):
+                path.unlink()
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+
+
+def _refuse_open_to_others(given: str) -> None:
+    """Turn JAX's cache off where others may write to its folder; one that is made later or lies elsewhere is JAX's."""
+    folder = Path(given)
+    if folder.is_dir() and not is_private(folder):
+        jax.config.update("jax_compilation_cache_dir", None)
+        warnings.warn(
+            f"JAX's cache of compiled programs, {visible(given)}, belongs to somebody else or others may write to it; "
+            "it is not used, since what lies there is run. Make it private (chmod 700), or leave it to isr",
+            stacklevel=3,
+        )
 
 
 # Seeds of further shares stand below the run's own, after the places that a population uses itself.

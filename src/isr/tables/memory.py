@@ -1,0 +1,64 @@
+"""How much memory this process may still take, and a sentence for what would not fit.
+
+XLA ends the process, without an error that could be caught, where it cannot have an array.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+BYTES_PER_DRAW = 64
+"""Of each number drawn, with what is needed on the way."""
+
+
+def memory_left() -> float:
+    """Return the bytes this process may still take: of the machine's free memory and of its own limit, the lesser."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):  # not Linux
+        pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+        free = float(pages) * os.sysconf("SC_PAGE_SIZE") if pages > 0 else math.inf
+    return min(free, address_space()[1])
+
+
+def address_space() -> tuple[float, float]:
+    """Return the limit of this process's address space (``ulimit -v``), and how much of it is left, in bytes."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return math.inf, math.inf
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        return float(limit), float(limit - pages * os.sysconf("SC_PAGE_SIZE"))
+    except (ImportError, OSError):  # Windows has no such limits, macOS does not tell what is used
+        return math.inf, math.inf
+
+
+def refuse_too_large(n_bytes: float, what: str, remedy: str) -> None:
+    """Raise where something would take more memory than there is.
+
+    Example:
+        >>> refuse_too_large(1e18, "10**15 draws", "ask for fewer")
+        Traceback (most recent call last):
+        ...
+        ValueError: 10**15 draws would take about 1,000,000,000 GB of memory, and ... GB are left; ask for fewer
+    """
+    left = memory_left()
+    if n_bytes > left:
+        raise ValueError(
+            f"{what} would take about {n_bytes / 1e9:,.0f} GB of memory, and {left / 1e9:,.1f} GB are left; {remedy}"
+        )
+
+
+def refuse_small_address_space(n_bytes: float) -> None:
+    """Raise where a limit of this process's address space would let XLA end it without a word."""
+    limit, _ = address_space()
+    if limit < n_bytes:
+        raise ValueError(
+            f"this process may use {limit / 1e9:.1f} GB of address space (ulimit -v), and this needs about "
+            f"{n_bytes / 1e9:.1f} GB; raise the limit, or limit memory by other means (a container, cgroups)"
+        )

@@ -51,6 +51,8 @@ ADDED: tuple[Atom, ...] = (
     Atom("sin", np.sin, sympy.sin, _TURNS),
     Atom("cos", np.cos, sympy.cos, _TURNS),
     Atom("exp", np.exp, sympy.exp, (0.7, 2.0, 5.0, 12.0), most=30.0, signed=True),
+    Atom("sin", lambda u: np.sin(u) ** 2, lambda u: sympy.sin(u) ** 2, ()),
+    Atom("cos", lambda u: np.cos(u) ** 2, lambda u: sympy.cos(u) ** 2, ()),
     Atom("log", np.log, sympy.log, (), least=1e-12),
     Atom("log", np.log1p, lambda u: sympy.log(1 + u), (0.5, 3.0, 20.0), least=-0.99),
     Atom("reciprocal", lambda u: 1 / (1 + u), lambda u: 1 / (1 + u), (0.5, 2.0, 8.0), least=-0.99),
@@ -104,19 +106,24 @@ class Table:
             self.values.append(values)
             self.writers.append(write)
 
+    def extend(self, other: Table) -> None:
+        """Add the rows of another table."""
+        self.values += other.values
+        self.writers += other.writers
+
     def array(self) -> np.ndarray:
         """Return the values (m, n)."""
         return np.array(self.values)
 
 
-def atoms(problem: Problem, kinds: tuple[Atom, ...], n_arguments: int, *, natural: bool = False) -> Table:
+def atoms(problem: Problem, kinds: tuple[Atom, ...], n_arguments: int, *, numbers: str = "grid") -> Table:
     """Return functions of the simplest monomials.
 
     Args:
         problem: Whose columns.
         kinds: Functions.
         n_arguments: How many monomials to take.
-        natural: Whether only natural numbers stand inside.
+        numbers: What stands inside: ``"one"``, ``"natural"`` numbers, or also those of a ``"grid"``.
     """
     powers = exponents(problem, n_arguments + 1)[1:]
     table = Table([], [])
@@ -127,14 +134,15 @@ def atoms(problem: Problem, kinds: tuple[Atom, ...], n_arguments: int, *, natura
         argument = written(problem.symbols, e)
         for kind in kinds:
             if kind.needs in problem.functions:
-                for c in _numbers(kind, width, natural):
+                for c in _numbers(kind, width, numbers):
                     _put(table, kind, c, u, argument)
     return table
 
 
-def _numbers(kind: Atom, width: float, natural: bool) -> list[float]:
-    grid = [] if natural else [g / width for g in kind.grid]
+def _numbers(kind: Atom, width: float, which: str) -> list[float]:
+    grid = [g / width for g in kind.grid] if which == "grid" else []
     usual = list(NATURAL if kind.needs in ("sin", "cos") else (1.0,) if not kind.grid else NATURAL[:3])
+    usual = usual[:1] if which == "one" else usual
     numbers = [*usual, *(g for g in grid if all(abs(g - c) > 0.02 * c for c in usual))]
     return [*numbers, *(-c for c in numbers)] if kind.signed else numbers
 

@@ -16,7 +16,11 @@ from isr.search.rows import Data
 
 # Nats for naming an operation or a variable, and of a fitted number beside half the logarithm of the rows.
 NODE, NUMBER = 1.5, 3.0
+# What more digits of a number cost where rows are exact.
+EXACT_NUMBER = 12.0
 MOST_CONSTANTS = 40
+# Ratios of polynomials with more numbers than this imitate other functions to all digits.
+MOST_EXACT = 5
 # After so many steps only what comes this near to the best, in the spread of what is left, is refitted further.
 FIRST_STEPS, NEAR = 5, 2.0
 
@@ -55,8 +59,11 @@ class Pool:
 
     @property
     def is_exact(self) -> bool:
-        """Whether what the best law leaves is rounding."""
-        return self.best is not None and self.best.loss <= self.data.rounding
+        """Whether what the best law leaves is rounding, and it is no imitation with many numbers."""
+        best = self.best
+        return (
+            best is not None and best.loss <= self.data.rounding and _n_floats(best.expression) <= MOST_EXACT
+        )
 
     def offer(
         self, expression: sympy.Expr, *, powers: bool = False, iterations: int = 20
@@ -108,6 +115,8 @@ def judged(data: Data, expression: sympy.Expr, loss: float) -> Candidate:
     """Return a candidate with its description length, given the weighted squares it leaves."""
     sd = float(np.sqrt(loss / np.sum(data.root**2)))
     length = _misfit(data, loss) + price(expression, len(data.y))
+    if loss <= data.rounding and not data.known_noise:
+        length += EXACT_NUMBER * _n_floats(expression)
     return Candidate(expression, sd, length, (), size(expression), loss)
 
 

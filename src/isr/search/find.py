@@ -9,17 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 import sympy
 
-from isr.search import products, sums
-from isr.search.candidates import Candidate, Pool, eliminated, fitted, with_errors
+from isr.search import products, rational, sums
+from isr.search.candidates import Candidate, Pool, eliminated, fitted, price, with_errors
 from isr.search.constants import snapped
+from isr.search.evaluate import opened
 from isr.search.problem import Problem, outer
+from isr.search.reductions import reductions
 from isr.search.rows import MOST_ROWS, Data
+from isr.search.surrogate import lack_of_fit
 
 FUNCTIONS = frozenset(
     "powers sqrt reciprocal exp log sin cos tan asin acos atan sinh cosh tanh sigmoid abs".split()
 )
 """What a law may call unless it is restricted."""
 KEPT = 8
+DEEPEST = 6
+# Nats of a law that may end the search, and the level of the test that it passes.
+SHORT, PASSED = 30.0, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,16 +56,30 @@ class Search:
         pool: Candidates.
         ends: When to stop, by the monotonic clock.
         say: Called with what is tried.
+        settled: A law with which the search ends, unless a better one comes.
     """
 
     pool: Pool
     ends: float
     say: Callable[[str], None] | None
+    settled: Candidate | None = None
+
+    def limit(self) -> float:
+        """Return what the best law leaves."""
+        return self.pool.best.residual_sd if self.pool.best else np.inf
 
     @property
     def is_over(self) -> bool:
-        """Whether time is up or the best law is exact."""
-        return self.pool.is_exact or time.monotonic() > self.ends
+        """Whether time is up, or the best law exact, or short with nothing left to explain."""
+        return self.pool.is_exact or self.settled is self.pool.best or time.monotonic() > self.ends
+
+    def settle(self) -> None:
+        """End the search if the best law is short and what it leaves depends on nothing."""
+        best, data = self.pool.best, self.pool.data
+        if best is None or price(best.expression, len(data.y)) > SHORT:
+            return
+        gaps = data.y - opened(best.expression, data.symbols).values(data.columns)
+        self.settled = best if lack_of_fit(data.x, gaps, data.root) > PASSED else None
 
     def offer(self, problem: Problem, laws: Iterable[sympy.Expr], *, powers: bool = False) -> None:
         """Judge laws of a problem until the search is over."""
@@ -127,8 +147,25 @@ def _problem(data: Data, functions: frozenset[str]) -> Problem:
 
 
 def _explore(search: Search, problem: Problem) -> None:
-    """Try the families on a problem, simple ones first."""
-    for what, stage in _STAGES:
+    """Try the families on a problem, then on what it reduces to, and then those that take long."""
+    if problem.k == 0:
+        middle = float(np.average(problem.target, weights=problem.root**2))
+        search.offer(problem, [sympy.Float(middle)])
+        return
+    _stages(search, problem, _EARLY)
+    if not search.is_over and problem.depth < DEEPEST:
+        search.tell("reductions")
+        for reduction in reductions(problem):
+            search.tell(f"{reduction.what}: {', '.join(map(str, reduction.problem.meaning))}")
+            _explore(search, reduction.problem)
+        search.settle()
+    _stages(search, problem, _LATE)
+
+
+def _stages(
+    search: Search, problem: Problem, stages: Sequence[tuple[str, Callable[[Search, Problem], None]]]
+) -> None:
+    for what, stage in stages:
         if search.is_over:
             return
         search.tell(what)
@@ -140,27 +177,54 @@ def _powers(search: Search, problem: Problem) -> None:
 
 
 def _polynomials(search: Search, problem: Problem) -> None:
-    search.offer(problem, (law for _, law in sums.polynomials(problem)))
+    search.offer(problem, sums.polynomials(problem, search.limit))
+
+
+def _natural_products(search: Search, problem: Problem) -> None:
+    n = 60 if problem.k < 3 else 400
+    search.offer(problem, products.with_functions(problem, search.limit, n_arguments=n, numbers="natural"))
 
 
 def _products(search: Search, problem: Problem) -> None:
-    search.offer(problem, (law for _, law in products.with_functions(problem)))
+    search.offer(problem, products.with_functions(problem, search.limit))
+
+
+def _plain_sums(search: Search, problem: Problem) -> None:
+    search.offer(problem, sums.with_plain_functions(problem, search.limit))
 
 
 def _sums(search: Search, problem: Problem) -> None:
-    search.offer(problem, (law for _, law in sums.with_functions(problem)))
+    search.offer(problem, sums.with_functions(problem, search.limit))
 
 
 def _outer(search: Search, problem: Problem) -> None:
-    for changed in outer(problem, search.pool.best.residual_sd if search.pool.best else 0.0):
+    for changed in outer(problem, search.limit()):
+        if search.is_over:
+            return
         _powers(search, changed)
         _polynomials(search, changed)
+        if not changed.is_power:
+            search.offer(changed, products.with_functions(changed, search.limit, numbers="natural"))
 
 
-_STAGES = (
+def _exact_ratio(search: Search, problem: Problem) -> None:
+    search.offer(problem, rational.exact(problem))
+
+
+def _ratios(search: Search, problem: Problem) -> None:
+    search.offer(problem, rational.sparse(problem))
+
+
+_EARLY = (
     ("powers", _powers),
-    ("products of functions", _products),
     ("sums of monomials", _polynomials),
+    ("products of functions", _natural_products),
+    ("rational functions", _exact_ratio),
+    ("sums of functions", _plain_sums),
+)
+_LATE = (
+    ("products of functions", _products),
+    ("rational functions", _ratios),
     ("outer functions", _outer),
     ("sums of functions", _sums),
 )

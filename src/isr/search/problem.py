@@ -24,8 +24,9 @@ class Problem:
         root: Square root of each row's weight; 0 leaves a row out.
         undo: From a law of the target, in the variables of x, to a law of y.
         functions: Names of functions that laws may call.
-        dimensions: Unit of each column and of the target as powers of base units, where units are known.
         depth: How many reductions lie between this and y.
+        unit: What a weighted error of 1 is worth, in y.
+        is_power: Whether the target is a power of another problem's.
     """
 
     columns: np.ndarray
@@ -34,8 +35,9 @@ class Problem:
     root: np.ndarray
     undo: Undo
     functions: frozenset[str]
-    dimensions: tuple[np.ndarray, np.ndarray] | None = None
     depth: int = 0
+    unit: float = 1.0
+    is_power: bool = False
 
     @property
     def k(self) -> int:
@@ -75,10 +77,14 @@ class Problem:
 
     def with_target(self, target: np.ndarray, root: np.ndarray, undo: Undo) -> Problem:
         """Return the problem for a function of the target, undone by ``undo`` first."""
-        back = self.undo
+        back, size = self.undo, float(np.sqrt(np.mean(root**2)))
         return replace(
-            self, target=target, root=root, undo=lambda e: back(undo(e)), dimensions=None, depth=self.depth
+            self, target=target, root=root / size, unit=self.unit / size, undo=lambda e: back(undo(e))
         )
+
+    def error(self, gaps: np.ndarray) -> float:
+        """Return what gaps in the target are in y, to first order: a weighted root mean square."""
+        return self.unit * float(np.sqrt(np.mean((gaps * self.root) ** 2)))
 
 
 # Outer functions: name, domain of the target, forward, slope of forward, and its inverse.
@@ -124,4 +130,5 @@ def outer(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:
         root = np.where(fine, root, 0.0)
         if not np.any(root > 0) or np.ptp(target[fine]) == 0:
             continue
-        yield problem.with_target(np.where(fine, target, 0.0), root / np.sqrt(np.mean(root**2)), inverse)
+        changed = problem.with_target(np.where(fine, target, 0.0), root, inverse)
+        yield replace(changed, is_power=not name)

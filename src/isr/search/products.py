@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import sympy
@@ -15,6 +15,7 @@ from isr.search.evaluate import opened
 from isr.search.monomials import exponents, rational, values_of, written
 from isr.search.problem import Problem
 from isr.search.selection import select
+from isr.search.sums import FAR, Limit
 
 # Rows nearer to zero than this share of the median size say little in logarithms, where there is noise.
 NEAR_ZERO = 0.02
@@ -29,15 +30,21 @@ def powers(problem: Problem) -> Iterator[sympy.Expr]:
 
 
 def with_functions(
-    problem: Problem, *, n_arguments: int = 60, n_factors: int = 2, natural: bool = False, n_rows: int = 300
-) -> Iterator[tuple[float, sympy.Expr]]:
-    """Yield products of powers with powers of functions, each with the share that it leaves in logarithms."""
+    problem: Problem,
+    limit: Limit,
+    *,
+    n_arguments: int = 60,
+    n_factors: int = 2,
+    numbers: str = "grid",
+    n_rows: int = 300,
+) -> Iterator[sympy.Expr]:
+    """Yield products of powers with powers of functions that leave no more than ``limit`` says."""
     problem = problem.some(2 * n_rows)
     rows, logs, basis, root = _logarithms(problem)
     if len(rows) < 20:
         return
     table = Table([], [])
-    own = atoms(problem, MULTIPLIED, n_arguments, natural=natural)
+    own = atoms(problem, MULTIPLIED, n_arguments, numbers=numbers)
     with np.errstate(all="ignore"):
         for values, write in zip(own.values, own.writers, strict=True):
             table.add(np.log(np.abs(values[rows])), write)
@@ -50,9 +57,8 @@ def with_functions(
     values = table.array()
     for chosen in select(values, logs, root, fixed=basis, n_terms=n_factors, keep=5):
         own_values = values[list(chosen.rows)]
-        factors = [table.writers[i]() for i in chosen.rows]
-        for law in _written(problem, rows, own_values, factors, logs, basis, root):
-            yield chosen.share, law
+        factors = [table.writers[i] for i in chosen.rows]
+        yield from _written(problem, rows, own_values, factors, logs, basis, root, lambda: FAR * limit())
 
 
 def _logarithms(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -70,20 +76,23 @@ def _logarithms(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 
 def _written(
-    problem: Problem, rows: np.ndarray, values: np.ndarray, factors: list[sympy.Expr], logs: np.ndarray,
-    basis: np.ndarray, root: np.ndarray,
+    problem: Problem, rows: np.ndarray, values: np.ndarray, factors: list[Callable[[], sympy.Expr]], logs: np.ndarray,
+    basis: np.ndarray, root: np.ndarray, limit: Limit = lambda: np.inf,
 ) -> Iterator[sympy.Expr]:  # fmt: skip
     """Yield a product with rounded exponents, and with those of least squares where they are not near."""
     used = np.flatnonzero(np.any(basis != 0, axis=1))
     a = np.concatenate([basis[used], values]) * root
     size = np.sqrt(np.sum(a * a, axis=1))
     solution = np.linalg.lstsq((a / size[:, None]).T, logs * root, rcond=1e-12)[0] / size
+    gaps = np.clip(logs - solution @ np.concatenate([basis[used], values]), -20, 20)
+    if problem.unit * np.sqrt(np.mean((gaps * problem.root[rows] * problem.target[rows]) ** 2)) > limit():
+        return
     all_powers = np.zeros(1 + problem.k + len(factors))
     all_powers[[*used, *range(1 + problem.k, len(all_powers))]] = solution
     constant, exponent = all_powers[0], all_powers[1:]
     if np.abs(exponent).max(initial=0.0) > 30 or abs(constant) > 600:
         return
-    parts = [*problem.symbols, *factors]
+    parts = [*problem.symbols, *(write() for write in factors)]
     near = [_rounded(p, f) for p, f in zip(exponent, parts, strict=True)]
     off = max((abs(float(r) - p) for r, p in zip(near, exponent, strict=True)), default=0.0)
     options = [near] if off < 0.02 else [near, [sympy.Float(p) for p in exponent]]

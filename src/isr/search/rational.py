@@ -1,0 +1,102 @@
+"""Rational functions: ``t Q = P`` is linear in the coefficients of both polynomials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement
+
+import numpy as np
+import sympy
+
+from isr.search.monomials import values_of, written
+from isr.search.problem import Problem
+from isr.search.selection import select
+
+# A column that others explain this well (all of size 1) belongs to a relation; smaller coefficients are rounding.
+DEPENDENT, IDLE = 1e-11, 1e-7
+DEGREE = {1: 7, 2: 5, 3: 3, 4: 3}
+MOST_COLUMNS = 160
+
+
+def _monomials(k: int, degree: int) -> np.ndarray:
+    rows = [
+        tuple(members.count(j) for j in range(k))
+        for total in range(degree + 1)
+        for members in combinations_with_replacement(range(k), total)
+    ]
+    return np.array(rows, dtype=float)
+
+
+def exact(problem: Problem) -> Iterator[sympy.Expr]:
+    """Yield the ratio of polynomials of lowest degree that meets the target, where there is one without noise."""
+    powers = _monomials(problem.k, DEGREE.get(problem.k, 2))[: MOST_COLUMNS // 2]
+    part = problem.some(max(6 * len(powers), 200))
+    plain = values_of(part, powers)
+    columns = np.concatenate([np.stack([m, m * part.target]) for m in plain])
+    columns = columns / (np.sqrt(np.mean(columns**2, axis=1, keepdims=True)) + 1e-300)
+    index = [i for i in range(len(columns)) if i + 8 < len(part.target)]
+    while len(index) > 1:
+        r = np.linalg.qr(columns[index].T, mode="r") / np.sqrt(len(part.target))
+        weak = np.flatnonzero(np.abs(np.diag(r)) < DEPENDENT)
+        if not len(weak):
+            return
+        i = int(weak[0])
+        relation = np.append(np.linalg.lstsq(r[:i, :i], -r[:i, i], rcond=None)[0], 1.0)
+        used = [index[j] for j in np.flatnonzero(np.abs(relation) > IDLE * np.abs(relation).max())]
+        if any(u % 2 for u in used):
+            yield from _ratio(problem, part, powers, used)
+            return
+        index.pop(i)
+
+
+def _ratio(problem: Problem, part: Problem, powers: np.ndarray, used: list[int]) -> Iterator[sympy.Expr]:
+    """Yield P/Q whose terms are ``used``: even numbers stand for those of P, odd ones for those of Q."""
+    plain = values_of(part, powers[[u // 2 for u in used]])
+    columns = plain * np.where(np.array([u % 2 for u in used])[:, None], -part.target, 1.0)
+    size = np.sqrt(np.mean(columns**2, axis=1)) + 1e-300
+    relation = np.linalg.svd((columns / size[:, None] * part.root).T, full_matrices=False)[2][-1] / size
+    yield from _quotient(problem, powers, used, relation)
+
+
+def _quotient(
+    problem: Problem, powers: np.ndarray, used: list[int], relation: np.ndarray
+) -> Iterator[sympy.Expr]:
+    largest = max((abs(c) for c, u in zip(relation, used, strict=True) if u % 2), default=0.0)
+    if not largest:
+        return
+    lead = next(c for c, u in zip(relation, used, strict=True) if u % 2 and abs(c) == largest)
+    top, bottom = sympy.Integer(0), sympy.Integer(0)
+    for c, u in zip(relation / lead, used, strict=True):
+        monomial = written(problem.symbols, powers[u // 2])
+        number = sympy.Integer(1) if c == 1 else sympy.Float(float(c))
+        if u % 2:
+            bottom = bottom + number * monomial
+        else:
+            top = top + number * monomial
+    yield top / bottom
+
+
+def sparse(problem: Problem, *, n_terms: int = 5) -> Iterator[sympy.Expr]:
+    """Yield ratios of polynomials with few terms; errors of the target are taken for none, so refit them."""
+    powers = _monomials(problem.k, 3 if problem.k < 3 else 2)[: MOST_COLUMNS // 2]
+    part = problem.some(500)
+    plain = values_of(part, powers)
+    columns = np.empty((2 * len(powers), len(part.target)))
+    columns[0::2], columns[1::2] = plain, -part.target * plain
+    for j in range(min(problem.k + 1, len(powers))):  # this monomial of Q has the coefficient 1
+        with np.errstate(all="ignore"):
+            root = part.root / np.abs(plain[j])
+        if not np.all(np.isfinite(root)):
+            continue
+        lead = 2 * j + 1
+        table = np.delete(columns, lead, axis=0)
+        for chosen in select(table, -columns[lead], root, n_terms=n_terms, keep=3, beam=8):
+            rows = [r if r < lead else r + 1 for r in chosen.rows]
+            if not any(r % 2 for r in rows):
+                continue  # a polynomial
+            own = columns[rows]
+            size = np.sqrt(np.sum((own * root) ** 2, axis=1)) + 1e-300
+            solution = (
+                np.linalg.lstsq((own * root / size[:, None]).T, -columns[lead] * root, rcond=1e-12)[0] / size
+            )
+            yield from _quotient(problem, powers, [lead, *rows], np.append(1.0, solution))

@@ -1,0 +1,131 @@
+"""A surrogate: a polynomial of a few hundred terms through the rows, for slopes and for asking what y depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+from numpy.polynomial import legendre
+from scipy.stats import f as f_distribution
+
+MOST_FEATURES = 160
+HIGHEST = 10
+# Columns of one sign that change by more than this factor are looked at in logarithms.
+WIDE = 1.5
+
+
+@lru_cache(maxsize=32)
+def _terms(k: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """Degrees of the terms of the largest total degree that fits."""
+    found: list[tuple[int, ...]] = [(0,) * k]
+    for degree in range(1, HIGHEST + (6 if k == 1 else 0) + 1):
+        level = []
+        for bars in combinations(range(degree + k - 1), k - 1):
+            edges = (-1, *bars, degree + k - 1)
+            level.append(tuple(edges[i + 1] - edges[i] - 1 for i in range(k)))
+            if len(found) + len(level) > most:
+                return tuple(found)
+        found += level
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """A polynomial fitted by least squares.
+
+    Args:
+        error: Weighted root mean square of what it leaves of rows that it has not seen.
+        values: At the rows.
+        slopes: By each column, at the rows (n, k).
+    """
+
+    error: float
+    values: np.ndarray
+    slopes: np.ndarray | None = None
+
+
+def surrogate(
+    columns: np.ndarray,
+    target: np.ndarray,
+    root: np.ndarray,
+    *,
+    slopes: bool = False,
+    most: int = MOST_FEATURES,
+) -> Surrogate:
+    """Return a polynomial through rows, its error by leaving each out in turn.
+
+    Example:
+        >>> x = np.random.default_rng(0).uniform(1, 3, size=(300, 2))
+        >>> found = surrogate(x, x[:, 0] * np.exp(x[:, 1]), np.ones(300), slopes=True)
+        >>> found.error < 1e-4, bool(np.allclose(found.slopes[:, 0], np.exp(x[:, 1]), rtol=1e-2))
+        (True, True)
+    """
+    z, dz = _scaled(columns)
+    k = columns.shape[1]
+    best: Surrogate | None = None
+    used = root > 0
+    for limit in (most // 8, most // 3, most):
+        terms = np.array(_terms(k, max(2, min(limit, int(used.sum() // 3)))))
+        top = int(terms.max())
+        basis = [legendre.legvander(z[:, j], top) for j in range(k)]
+        features = np.prod([basis[j][:, terms[:, j]] for j in range(k)], axis=0)
+        q, r = np.linalg.qr((features * root[:, None])[used])
+        if np.min(np.abs(np.diag(r))) < 1e-9 * np.abs(r[0, 0]):
+            continue
+        goal = (target * root)[used]
+        weights = q.T @ goal
+        left_out = (goal - q @ weights) / np.maximum(1 - np.sum(q * q, axis=1), 1e-3)
+        error = float(np.sqrt(np.mean(left_out**2)))
+        if best is None or error < best.error:
+            c = np.linalg.solve(r, weights)
+            best = Surrogate(error, features @ c, _slopes(basis, terms, c, dz) if slopes else None)
+    return best or Surrogate(np.inf, np.zeros(len(target)), np.zeros(columns.shape))
+
+
+def lack_of_fit(columns: np.ndarray, gaps: np.ndarray, root: np.ndarray, *, most: int = 60) -> float:
+    """Return the p-value of "what is left depends on no column", by an F test against a polynomial.
+
+    Example:
+        >>> x, noise = np.random.default_rng(0).normal(size=(2, 300))
+        >>> lack_of_fit(x[:, None], noise, np.ones(300)) > 0.01, lack_of_fit(x[:, None], x + noise, np.ones(300)) > 0.01
+        (True, False)
+    """
+    z = _scaled(columns)[0]
+    terms = np.array(_terms(columns.shape[1], max(2, min(most, len(gaps) // 8))))
+    basis = [legendre.legvander(z[:, j], int(terms.max())) for j in range(z.shape[1])]
+    features = np.prod([basis[j][:, terms[:, j]] for j in range(z.shape[1])], axis=0) * root[:, None]
+    goal = gaps * root
+    rank = np.linalg.matrix_rank(features)
+    left = goal - features @ np.linalg.lstsq(features, goal, rcond=None)[0]
+    free = len(gaps) - rank
+    gain = max(float(goal @ goal - left @ left), 0.0) / rank
+    return float(f_distribution.sf(gain / (float(left @ left) / free + 1e-300), rank, free))
+
+
+def _scaled(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns between -1 and 1, and the slope of that map."""
+    z, dz = np.empty(columns.shape), np.empty(columns.shape)
+    for j, u in enumerate(columns.T):
+        low, high = np.abs(u).min(), np.abs(u).max()
+        is_wide = (np.all(u > 0) or np.all(u < 0)) and high > WIDE * low
+        v, dv = (np.log(np.abs(u)), 1 / u) if is_wide else (u, np.ones(len(u)))
+        width = np.ptp(v) or 1.0
+        z[:, j], dz[:, j] = 2 * (v - v.min()) / width - 1, 2 * dv / width
+    return z, dz
+
+
+def _slopes(basis: list[np.ndarray], terms: np.ndarray, c: np.ndarray, dz: np.ndarray) -> np.ndarray:
+    found = np.empty(dz.shape)
+    top = basis[0].shape[1] - 1
+    # Derivatives of Legendre polynomials are sums of those of lower degree.
+    change = np.array([legendre.legder(np.eye(top + 1)[d], 1).tolist() + [0.0] * (top + 1) for d in range(top + 1)],
+                      dtype=object)  # fmt: skip
+    matrix = np.array([np.array(row, dtype=float)[: top + 1] for row in change])
+    for j in range(len(basis)):
+        derived = basis[j] @ matrix.T
+        parts = [derived if i == j else basis[i] for i in range(len(basis))]
+        features = np.prod([parts[i][:, terms[:, i]] for i in range(len(basis))], axis=0)
+        found[:, j] = features @ c * dz[:, j]
+    return found

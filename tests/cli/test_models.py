@@ -42,8 +42,9 @@ def test_show_prints_equations_and_front(kind, run, models):
 
 def test_show_gives_the_standard_errors_of_constants(run, models):
     out = run("show", models["eql"]).out
-    section = out[out.index("standard errors") :].splitlines()
-    assert [line.split() for line in section[2:4]] == [["26.5", "0.5"], ["0.05", "0.002"]]
+    assert "0.0500(20)·depth" in out
+    assert "26.50(50)" in out
+    assert "0.0500(20)" in run("show", models["eql"], "--latex").out
     shown = json.loads(run("show", models["eql"], "--json").out)
     assert [c["value"] for c in shown["constants"]] == [26.5, 0.05]
     assert [c["error"] for c in shown["constants"]] == pytest.approx([0.5, 0.002])

@@ -15,7 +15,8 @@ from equations.expression_models import make, rows_for, sparse
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.primitives import PRIMITIVES
 from isr.equations import ExpressionTooLarge, Phi, PhiInverse, complexity, extract, n_constants, simplify
-from isr.equations.print.mathml import mathml, with_error
+from isr.equations.print.mathml import mathml
+from isr.equations.print.text import with_error
 from isr.equations.program import Program, composed_size, sigmoid
 
 HOSTILE = [

@@ -1,5 +1,6 @@
 """Laws are found, and posteriors are those that quadrature on a grid gives."""
 
+import re
 import warnings
 
 import numpy as np
@@ -10,7 +11,9 @@ from scipy.special import logsumexp
 
 import isr
 from isr.inversion.posterior import LawPosterior, UnlikelyObservationWarning
+from isr.inversion.record import of_law, to_law
 from isr.posterior.outliers import OutOfDistributionWarning
+from isr.search.formula import parse
 
 BOX = {"temperature": (0.0, 80.0), "pressure": (1.0, 3.0)}
 SENSOR_LAW = "0.5 + 0.03*temperature + 0.2*pressure + 0.01*temperature*pressure - 0.0001*temperature^2"
@@ -180,3 +183,18 @@ def test_a_prior_of_other_columns_is_refused():
     x, y = sensor(100)
     with pytest.raises(ValueError, match="the prior is one of"):
         isr.Inversion(prior={"a": (0, 1), "b": (0, 1)}).fit(x, y)
+
+
+def test_the_error_of_a_constant_stands_beside_it_in_text_latex_and_file_and_can_be_read_back():
+    rng = np.random.default_rng(0)
+    x = rng.uniform([10, 1], [80, 3], size=(400, 2))
+    model = isr.Inversion(random_state=0).fit(x, 0.02 * x[:, 0] * x[:, 1] + 0.02 * rng.normal(size=400))
+    line = str(model.law_)
+    slope, error = (float(v) for v in re.fullmatch(r"y1 = ([\d.]+)\((\d+)\)\*x1\*x2 ± .*", line).groups())
+    digits = len(str(slope).split(".")[1])
+    # the error of least squares: sigma / sqrt(sum of squares)
+    expected = 0.02 / np.sqrt(np.sum((x[:, 0] * x[:, 1]) ** 2))
+    assert_allclose(error * 10.0**-digits, expected, rtol=0.15)
+    assert f"{slope}({error:.0f}) x_{{1}} x_{{2}}" in model.law_.latex()
+    assert str(to_law(of_law(model.law_))) == line
+    assert parse(line.split(" ± ")[0].split(" = ")[1], ["x1", "x2"]) == parse(f"{slope}*x1*x2", ["x1", "x2"])

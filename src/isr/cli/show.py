@@ -40,7 +40,7 @@ def show(
     direction = "inverse" if inverse else "forward"
     if latex or text:
         equations = bundle.expressions
-        say(equations.latex(direction) if latex else equations.text(direction))
+        say(equations.latex(direction, errors=errors_of(bundle)) if latex else equations.text(direction))
     elif json:
         print_json(described(bundle))
     else:
@@ -50,15 +50,14 @@ def show(
 def describe(bundle: Bundle, direction: str) -> None:
     """Print what a model is, its equations in one direction and its front."""
     equations = bundle.expressions
-    lines = equations.text(direction, unicode=True)
+    errors = errors_of(bundle)
+    lines = equations.text(direction, unicode=True, errors=errors)
     say(bundle.title)
     say(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
     heading("Equations" if equations.inverse is None else f"Equations, {_WAYS[direction]}")
     indented(lines)
-    errors = errors_of(bundle)
     if errors:
-        heading("Constants with their standard errors, signs left out")
-        table([{"constant": c, "standard error": float(f"{error:.2g}")} for c, error in errors.items()])
+        say("  (digits in parentheses: standard error of the last ones)")
     print_front(bundle)
 
 

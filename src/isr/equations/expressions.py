@@ -210,8 +210,18 @@ class Expressions(Sequence):
         worst = max(error, error_back)
         return replace(self, forward=forward, inverse=inverse, forward_padded=padded, error=worst)
 
-    def text(self, direction: str = "forward", *, digits: int | None = 4, unicode: bool = False) -> str:
-        """Return the equations as text for a terminal; without ``unicode`` SymPy can read each line."""
+    def text(
+        self,
+        direction: str = "forward",
+        *,
+        digits: int | None = 4,
+        unicode: bool = False,
+        errors: Mapping[float, float] | None = None,
+    ) -> str:
+        """Return the equations as text for a terminal; without ``unicode`` and ``errors`` SymPy can read each line.
+
+        ``errors`` gives the standard error of a constant by its absolute value, which is printed as ``0.794(12)``.
+        """
         from isr.equations.print.text import text
 
         return text(
@@ -220,13 +230,18 @@ class Expressions(Sequence):
             unicode=unicode,
             log_det=self._invertible,
             units=self.units,
+            errors=errors,
         )
 
-    def latex(self, direction: str = "forward", *, digits: int = 4) -> str:
-        """Return the equations as a LaTeX ``align*`` environment."""
+    def latex(
+        self, direction: str = "forward", *, digits: int = 4, errors: Mapping[float, float] | None = None
+    ) -> str:
+        """Return the equations as a LaTeX ``align*`` environment; ``errors`` as in `text`."""
         from isr.equations.print.latex import latex
 
-        return latex(self.program(direction), digits=digits, log_det=self._invertible, units=self.units)
+        return latex(
+            self.program(direction), digits=digits, log_det=self._invertible, units=self.units, errors=errors
+        )
 
     def mathml(self, direction: str = "forward", *, digits: int = 4) -> str:
         """Return the equations as a MathML element that browsers show."""

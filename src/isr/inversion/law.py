@@ -277,14 +277,11 @@ class Law:
         return self.latex()
 
     def latex(self, digits: int = 4) -> str:
-        """Return the law as a LaTeX ``align*`` environment."""
-        import sympy
+        """Return the law as a LaTeX ``align*`` environment, constants with their standard errors."""
+        from isr.equations.print.latex import _Printer
 
         def written(formula: Formula) -> str:
-            rounded = formula.expression.xreplace(
-                {f: sympy.Float(float(f), digits) for f in formula.expression.atoms(sympy.Float)}
-            )
-            return sympy.latex(rounded)
+            return _Printer({}, digits, formula.known_errors).doprint(formula.expression)
 
         rows = []
         for column in self.columns:

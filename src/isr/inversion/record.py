@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.marginals import Marginal
@@ -98,6 +99,7 @@ def of_law(law: Law) -> dict[str, Any]:
             "index": c.index,
             "mean": _text(c.mean),
             "scale": _text(c.scale),
+            "errors": [_errors(c.mean), _errors(c.scale)],
             "transform": c.transform,
         }
         for c in law.columns
@@ -116,6 +118,11 @@ def of_law(law: Law) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _errors(formula: Formula) -> list[float]:
+    """Standard errors of its constants; 0 where there is none, since JSON knows no NaN."""
+    return np.nan_to_num(np.asarray(formula.errors, dtype=float)).tolist()
+
+
 def _text(formula: Formula) -> str:
     return formula.text(None)
 
@@ -124,13 +131,15 @@ def to_law(record: Mapping[str, Any]) -> Law:
     """Return the law that `of_law` took apart."""
     names = [str(name) for name in record["x_names"]]
 
-    def formula(text: str) -> Formula:
-        return Formula(parse(text, names))
+    def formula(text: str, errors: Sequence[float] = ()) -> Formula:
+        return Formula(parse(text, names), tuple(float(e) for e in errors))
 
-    columns = tuple(
-        Column(str(c["name"]), int(c["index"]), formula(c["mean"]), formula(c["scale"]), str(c["transform"]))
-        for c in record["columns"]
-    )
+    def of_column(c: Mapping[str, Any]) -> Column:
+        of_mean, of_scale = c.get("errors", ((), ()))
+        mean, scale = formula(c["mean"], of_mean), formula(c["scale"], of_scale)
+        return Column(str(c["name"]), int(c["index"]), mean, scale, str(c["transform"]))
+
+    columns = tuple(of_column(c) for c in record["columns"])
     groups = tuple(
         Group(
             tuple(int(j) for j in g["columns"]),

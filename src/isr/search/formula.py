@@ -7,6 +7,7 @@ of its form.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,11 +38,15 @@ _MOST_NODES = 10_000
 _LARGEST = 1e300
 
 
+# The standard error that is printed behind a number.
+_ERROR = re.compile(r"(?<=[0-9])\(\d+\)")
+
+
 def parse(text: str, names: Sequence[str]) -> sympy.Expr:
     """Return the expression that a text says, built from arithmetic and `FUNCTIONS` alone; nothing is run.
 
     Args:
-        text: Such as ``"0.5*sin(a) + h"``; ``^`` is a power as ``**`` is.
+        text: Such as ``"0.5*sin(a) + h"``; ``^`` is ``**``, and errors as in ``0.5003(12)`` are passed over.
         names: The variables it may name, identifiers.
 
     Example:
@@ -57,7 +62,8 @@ def parse(text: str, names: Sequence[str]) -> sympy.Expr:
     known = {name: symbol(name) for name in names} | {"pi": sympy.pi}
     shown = text if len(text) <= 200 else f"{text[:200]}…"
     try:
-        tree = ast.parse(text.strip().replace("^", "**"), mode="eval").body
+        plain = _ERROR.sub("", text.strip()).replace("^", "**")
+        tree = ast.parse(plain, mode="eval").body
         if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
             raise ValueError(f"the law {shown!r} has more than {_MOST_NODES} parts")
         return sympy.sympify(_built(tree, known, shown), strict=True)
@@ -149,8 +155,14 @@ class Formula:
         return replaced(self.expression, dict(zip(found, symbols, strict=True))), symbols
 
     def text(self, digits: int | None = 4) -> str:
-        """Return it as text, with all digits for ``None``."""
-        return _Printer(digits).doprint(self.expression)
+        """Return it as text: constants with their standard errors, or with all digits for ``None``."""
+        return _Printer(digits, {} if digits is None else self.known_errors).doprint(self.expression)
+
+    @property
+    def known_errors(self) -> dict[float, float]:
+        """The standard error of each constant that has one, by its absolute value."""
+        pairs = zip(self.constants, self.errors, strict=False)
+        return {abs(c): float(e) for c, e in pairs if np.isfinite(e) and 0 < e < abs(c)}
 
     def __repr__(self) -> str:
         return self.text()

@@ -29,12 +29,14 @@ _ESCAPES = {
 
 
 class _Printer(PositiveFirst, LatexPrinter):
-    def __init__(self, labels: Mapping[str, str], digits: int) -> None:
+    def __init__(
+        self, labels: Mapping[str, str], digits: int, errors: Mapping[float, float] | None = None
+    ) -> None:
         super().__init__({"ln_notation": True, "inv_trig_style": "full"})
-        self.labels, self.digits = labels, digits
+        self.labels, self.digits, self.errors = labels, digits, errors
 
     def _print_Float(self, expr: sympy.Float) -> str:
-        mantissa, _, power = number_text(float(expr), self.digits).partition("e")
+        mantissa, _, power = number_text(float(expr), self.digits, self.errors).partition("e")
         if not power:
             return mantissa
         ten = f"10^{{{int(power)}}}"
@@ -66,9 +68,10 @@ def latex(
     width: int = LINE_WIDTH,
     log_det: bool = True,
     units: Mapping[str, str] | None = None,
+    errors: Mapping[float, float] | None = None,
 ) -> str:
     """Return a program as a LaTeX ``align*`` environment, its lines about ``width`` characters of print wide, units
-    in comments.
+    in comments, constants with their errors as in `isr.equations.print.text.number_text`.
 
     Example:
         >>> x, z = sympy.symbols("x_1 z1", real=True)
@@ -79,7 +82,7 @@ def latex(
         \\ln \\left| \\det J \\right| &= 0
         \\end{align*}
     """
-    printer = _Printer(program.labels, digits)
+    printer = _Printer(program.labels, digits, errors)
     equations = []
     for target, value, _ in rows_of(program, log_det):
         left = r"\ln \left| \det J \right|" if target is None else printer.doprint(target)

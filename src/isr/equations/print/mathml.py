@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -45,8 +44,7 @@ class _Printer(PositiveFirst, MathMLPresentationPrinter):
 
     def _print_Float(self, expr: sympy.Float) -> Any:
         value = float(expr)
-        error = self.errors.get(abs(value))
-        shown = number_text(value, self.digits) if error is None else with_error(value, error)
+        shown = number_text(value, self.digits, self.errors)
         mantissa, _, power = shown.partition("e")
         number = self._element("mn", mantissa)
         if not power:
@@ -135,25 +133,6 @@ _OF_XML = ("&lt;", "&gt;", "&amp;", "&quot;")
 def _as_character(entity: re.Match) -> str:
     """The character an entity stands for, since only a browser knows its name."""
     return entity[0] if entity[0] in _OF_XML else html.unescape(entity[0])
-
-
-def with_error(value: float, error: float) -> str:
-    """Return a number with the standard error of its last digits in parentheses.
-
-    Example:
-        >>> with_error(0.79432, 0.0123), with_error(-1234.5, 67.0), with_error(2.5e-7, 3e-9)
-        ('0.794(12)', '-1234(67)', '2.500(30)e-07')
-    """
-    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
-        return number_text(value, 4)
-    error = float(f"{error:.1e}")  # before its digits are counted: 0.0099996 has those of 0.010
-    size = math.floor(math.log10(max(abs(value), error)))
-    shift = size if not -4 <= size <= 5 else 0
-    decimals = max(0, 1 - math.floor(math.log10(error)) + shift)
-    if decimals > 12:  # so small an error says no more than the digits do
-        return number_text(value, 12)
-    shown = round(error / 10.0**shift * 10**decimals)
-    return f"{value / 10.0**shift:.{decimals}f}({shown})" + (f"e{shift:+03d}" if shift else "")
 
 
 def mathml(

@@ -5,6 +5,7 @@ The plain form holds one equation per line that SymPy can read; remarks start wi
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -99,9 +100,34 @@ def _is_negative(term: Any) -> bool:
     return bool(term.as_coeff_Mul()[0].is_negative)
 
 
-def number_text(value: float, digits: int | None) -> str:
-    """Return a number with so many significant digits, without trailing zeros."""
+def number_text(value: float, digits: int | None, errors: Mapping[float, float] | None = None) -> str:
+    """Return a number with so many significant digits, without trailing zeros, or with the error of its last digits.
+
+    ``errors`` holds the standard error of a constant by its absolute value.
+    """
+    error = (errors or {}).get(abs(value))
+    if error is not None:
+        return with_error(value, error)
     return repr(value) if digits is None else f"{value:.{digits}g}"
+
+
+def with_error(value: float, error: float) -> str:
+    """Return a number with the standard error of its last digits in parentheses.
+
+    Example:
+        >>> with_error(0.79432, 0.0123), with_error(-1234.5, 67.0), with_error(2.5e-7, 3e-9)
+        ('0.794(12)', '-1234(67)', '2.500(30)e-07')
+    """
+    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
+        return number_text(value, 4)
+    error = float(f"{error:.1e}")  # before its digits are counted: 0.0099996 has those of 0.010
+    size = math.floor(math.log10(max(abs(value), error)))
+    shift = size if not -4 <= size <= 5 else 0
+    decimals = max(0, 1 - math.floor(math.log10(error)) + shift)
+    if decimals > 12:  # so small an error says no more than the digits do
+        return number_text(value, 12)
+    shown = round(error / 10.0**shift * 10**decimals)
+    return f"{value / 10.0**shift:.{decimals}f}({shown})" + (f"e{shift:+03d}" if shift else "")
 
 
 def below_one(expr: Any, digits: int | None) -> sympy.Float | None:
@@ -149,14 +175,14 @@ _WORDS = {"pi": "π", "sqrt": "√", "Phi": "Φ", "PhiInverse": "Φ⁻¹", "log"
 
 
 class _Printer(PositiveFirst, StrPrinter):
-    """SymPy's text with so many significant digits; all there are for ``None``."""
+    """SymPy's text with so many significant digits, all there are for ``None``, and errors of constants."""
 
-    def __init__(self, digits: int | None) -> None:
+    def __init__(self, digits: int | None, errors: Mapping[float, float] | None = None) -> None:
         super().__init__()
-        self.digits = digits
+        self.digits, self.errors = digits, errors
 
     def _print_Float(self, expr: sympy.Float) -> str:
-        return number_text(float(expr), self.digits)
+        return number_text(float(expr), self.digits, self.errors)
 
     def _print_LatticeOp(self, expr: Any) -> str:
         return self._limits(expr.func.__name__, sorted(expr.args, key=sympy.default_sort_key))
@@ -193,8 +219,9 @@ def text(
     unicode: bool = False,
     log_det: bool = True,
     units: Mapping[str, str] | None = None,
+    errors: Mapping[float, float] | None = None,
 ) -> str:
-    """Return a program as lines of text, all digits of a number for None.
+    """Return a program as lines of text, all digits of a number for None; ``errors`` as in `number_text`.
 
     With ``unicode`` it is for the eye (π, ², ·, the user's own letters) instead of for a parser. Units, by the user's
     name of a variable, stand in remarks.
@@ -206,7 +233,7 @@ def text(
         z       = 0.1235*x**2
         log_det = 0.6931
     """
-    printer = _UnicodePrinter(digits) if unicode else _Printer(digits)
+    printer = (_UnicodePrinter if unicode else _Printer)(digits, errors)
     shown = [
         (LOG_DET if target is None else target.name, printer.doprint(value), part)
         for target, value, part in rows_of(program, log_det)
@@ -262,7 +289,7 @@ def _pretty(line: str, program: Program) -> str:
         return _WORDS.get(name, _subscripted(name))
 
     line = re.sub(r"(?<![\w.])1e([+-]\d+)", lambda m: _power_of_ten(m[1]), line)
-    line = re.sub(r"(\d)e([+-]\d+)", lambda m: f"{m[1]}·{_power_of_ten(m[2])}", line)
+    line = re.sub(r"([\d)])e([+-]\d+)", lambda m: f"{m[1]}·{_power_of_ten(m[2])}", line)
     return re.sub(r"[A-Za-z_][A-Za-z0-9_]*", word, line).replace("*", "·").replace("-", "−")
 
 

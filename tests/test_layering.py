@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "isr"
 LIBRARY = {"tables", "bijections", "native", "training", "formulas", "equations", "posterior", "storage"} | {
     "inversion",
     "search",
+    "motion",
 }
 MAY_IMPORT = {
     "tables": set(),
@@ -27,6 +28,7 @@ MAY_IMPORT = {
     "posterior": {"tables", "bijections", "training", "formulas", "equations"},
     "search": {"tables", "bijections", "equations"},
     "inversion": {"tables", "bijections", "equations", "posterior", "search"},
+    "motion": {"tables", "equations", "search"},
     "estimators": LIBRARY,
     "report": LIBRARY | {"estimators"},
     "problems": {"tables", "posterior"},

@@ -17,6 +17,7 @@ PUBLIC_NAMES = [
     "Flow",
     "ISR",
     "Inversion",
+    "MotionRegressor",
     "PRIMITIVES",
     "Primitive",
     "SymbolicFlow",

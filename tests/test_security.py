@@ -44,6 +44,7 @@ ALLOWED = {
         "lambdify",
     ): "expressions of `parse`, which knows arithmetic, FUNCTIONS and names",
     ("inversion/refit.py", "lambdify"): "the same expressions, with symbols of ours for constants",
+    ("motion/system.py", "lambdify"): "terms of the dictionary, in symbols made by `symbol_names`",
     ("problems/laws.py", "lambdify"): "laws written in that file",
     ("problems/comparison.py", "lambdify"): "expressions whose symbols are ours",
     ("problems/paper_equations.py", "lambdify"): "equations written in that file",

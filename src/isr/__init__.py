@@ -19,6 +19,7 @@ _EXPORTS = {
     "Flow": "isr.bijections.flow",
     "ISR": "isr.estimators.inverse",
     "Inversion": "isr.estimators.inversion",
+    "MotionRegressor": "isr.estimators.motion_regressor",
     "PRIMITIVES": "isr.bijections.primitives",
     "Primitive": "isr.bijections.primitives",
     "SymbolicFlow": "isr.estimators.symbolic_flow",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
     from isr.estimators.inversion import Inversion
+    from isr.estimators.motion_regressor import MotionRegressor
     from isr.estimators.settings import Condenser, Training
     from isr.estimators.symbolic_flow import SymbolicFlow
     from isr.storage import load, save
@@ -57,6 +59,7 @@ __all__ = [
     "Expressions",
     "Flow",
     "Inversion",
+    "MotionRegressor",
     "Primitive",
     "SymbolicFlow",
     "Training",

@@ -1,0 +1,1 @@
+"""Laws of motion: differential equations found from time series."""

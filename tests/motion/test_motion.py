@@ -1,0 +1,169 @@
+"""Laws of motion: the integrator against SciPy, laws found from trajectories, and what is said of bad series."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sympy
+from numpy.testing import assert_allclose
+from scipy.integrate import solve_ivp
+
+import isr
+from isr.motion.dictionary import Library
+from isr.motion.read import from_long, read_series
+from isr.motion.refit import refit
+from isr.motion.series import Series
+from isr.motion.system import System
+
+A, B, K = sympy.symbols("a b k", real=True)
+C = sympy.symbols("c0 c1", real=True)
+SYSTEM = System((C[0] - A * B, K * A - C[1] * B), (True, False), (A, B), (K,), C)
+THETA = np.array([1.5, 0.8])
+POLYNOMIALS = [Library(2)]
+
+
+def predator_prey(times, starts):
+    def rate(_, y):
+        return [y[0] * (1 - 0.5 * y[1]), y[1] * (-0.7 + 0.2 * y[0])]
+
+    return np.array([solve_ivp(rate, (0, 20), s, t_eval=times, rtol=1e-10, atol=1e-12).y.T for s in starts])
+
+
+def truth(fitted, channels=("a", "b")):
+    a, b = (sympy.Symbol(n, real=True) for n in channels)
+    wanted = a * (1 - 0.5 * b), b * (-0.7 + 0.2 * a)
+    return [sympy.lambdify([a, b], c.slope - w) for c, w in zip(fitted.law_.channels, wanted, strict=True)]
+
+
+def assert_is_predator_prey(fitted, tolerance):
+    points = np.random.default_rng(0).uniform(1, 4, size=(2, 50))
+    for off in truth(fitted):
+        assert np.max(np.abs(off(*points))) < tolerance
+
+
+@pytest.fixture(scope="module")
+def runs():
+    times = np.linspace(0, 12, 60)
+    return times, predator_prey(times, [(2.0, 1.0), (5.0, 3.0)])
+
+
+def test_the_integrator_agrees_with_scipy():
+    times = np.array([[0.0, 0.3, 1.0], [0.0, 0.7, 0.9]])
+    start, k = np.array([[0.1, 0.4], [1.0, 2.0]]), np.array([[0.5], [1.5]])
+    states = SYSTEM.solve(THETA, start, times, k, 50)
+    for i in range(2):
+
+        def rate(_, y, k=k[i, 0]):
+            return [1.5 - np.exp(y[0]) * y[1], k * np.exp(y[0]) - 0.8 * y[1]]
+
+        exact = solve_ivp(rate, (0, 1), start[:, i], t_eval=times[i], rtol=1e-11, atol=1e-12).y
+        assert_allclose(states[:, :, i], exact, atol=1e-8)
+
+
+def test_sensitivities_are_derivatives():
+    times, start, k = np.array([[0.0, 0.5, 1.0]]), np.array([[0.1], [1.0]]), np.array([[0.5]])
+    slopes = SYSTEM.sensitivities(THETA, start, times, k, 20)[1]
+    step = 1e-6
+    for j in range(4):
+        theta, begun = THETA.copy(), start.copy()
+        theta_down, begun_down = THETA.copy(), start.copy()
+        if j < 2:
+            theta[j], theta_down[j] = theta[j] + step, theta[j] - step
+        else:
+            begun[j - 2], begun_down[j - 2] = begun[j - 2] + step, begun[j - 2] - step
+        up, down = (SYSTEM.solve(t, s, times, k, 20) for t, s in ((theta, begun), (theta_down, begun_down)))
+        assert_allclose(slopes[:, j], (up - down) / (2 * step), atol=1e-7)
+
+
+def test_a_refit_finds_constants_from_far_off():
+    rng = np.random.default_rng(0)
+    times, k = np.tile(np.linspace(0, 3, 12), (20, 1)), rng.uniform(0.5, 2, size=(20, 1))
+    start = np.array([0.2, 1.0])[:, None] + np.zeros(20)
+    states = SYSTEM.values(SYSTEM.solve(THETA, start, times, k, 30)).transpose(2, 1, 0)
+    series = Series(
+        times, states + 1e-3 * rng.normal(size=states.shape), k, ("a", "b"), ("k",), ("normal", "normal")
+    )
+    fit = refit(SYSTEM, np.array([0.7, 0.3]), start, series, ("shared", "shared"), steps=10)
+    assert_allclose(fit.theta, THETA, rtol=5e-3)
+
+
+@pytest.fixture(scope="module")
+def fitted(runs):
+    return isr.MotionRegressor(library=POLYNOMIALS).fit(*runs, names=["a", "b"])
+
+
+def test_a_law_is_found_from_trajectories_alone(runs, fitted):
+    assert_is_predator_prey(fitted, 1e-3)
+    assert "rounding" in fitted.verdict_
+    assert fitted.score(*runs) > 0.9999
+
+
+def test_a_law_is_found_in_noise_gaps_and_unequal_steps(runs):
+    rng = np.random.default_rng(1)
+    kept = [np.sort(rng.permutation(60)[:50]), np.arange(55)]
+    times = [runs[0][k] for k in kept]
+    values = [run[k] + 0.01 * rng.normal(size=(len(k), 2)) for run, k in zip(runs[1], kept, strict=True)]
+    values[0][5:8, 0] = np.nan
+    model = isr.MotionRegressor(library=POLYNOMIALS).fit(times, values, names=["a", "b"])
+    assert_is_predator_prey(model, 0.1)
+    assert all(abs(c.scale - 0.01) < 0.003 for c in model.law_.channels)
+    assert model.law_.n_constants >= 2
+
+
+def test_a_long_table_is_read_as_arrays_are(runs):
+    parts = [
+        pd.DataFrame({"time": runs[0], "run": i, "a": run[:, 0], "b": run[:, 1]})
+        for i, run in enumerate(runs[1])
+    ]
+    times, values, names = from_long(pd.concat(parts), "time", "run")
+    series = read_series(times, values, names=names)
+    assert_allclose(series.values, runs[1])
+    assert series.names == ("a", "b")
+
+
+T = np.arange(6.0)
+GOOD = np.column_stack([np.exp(-T), T])
+BAD = {
+    "one point": ([0.0], [[1.0]], "trajectory 1 has 1 point; a law of motion needs at least 4"),
+    "unsorted": ([0, 2, 1, 3, 4, 5], GOOD, "times of trajectory 1 do not increase: 1 comes after 2"),
+    "twice": ([0, 1, 1, 3, 4, 5], GOOD, "1 comes after 1; sort its rows"),
+    "gaps": (
+        T,
+        np.where(T[:, None] > 2, np.nan, GOOD),
+        "channel 'y1' of trajectory 1 has 3 measured values; the gaps",
+    ),
+    "blow-up": (
+        T,
+        np.where(T[:, None] > 4, np.inf, GOOD),
+        "trajectory 1 holds infinite values, as where a simulation",
+    ),
+    "constant": (
+        T,
+        np.column_stack([T, np.full(6, 2.0)]),
+        "channel 'y2' never changes, it is always 2; leave it out",
+    ),
+    "no time": ([0, 1, np.nan, 3, 4, 5], GOOD, "times of trajectory 1 hold NaN or infinity"),
+    "shape": (T[:5], GOOD, "trajectory 1 has 5 times and values of the shape"),
+    "flat": (T, np.zeros((2, 2, 2, 2)), "a series has a row for each time and a column for each channel"),
+    "times": ([T, T, T], [GOOD, GOOD], "there are times of 3 trajectories but values of 2"),
+}
+
+
+@pytest.mark.parametrize(("times", "values", "sentence"), BAD.values(), ids=BAD.keys())
+def test_a_bad_series_gets_a_sentence(times, values, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        isr.MotionRegressor().fit(times, values)
+
+
+def test_parameters_need_a_row_for_each_trajectory():
+    with pytest.raises(ValueError, match=r"x has the shape .*there are 1 trajectories; give a row for each"):
+        isr.MotionRegressor().fit(T, GOOD, x=[[1.0], [2.0]])
+
+
+def test_a_table_without_the_time_column_is_refused():
+    with pytest.raises(ValueError, match="the table has no column 'time'; it has"):
+        isr.MotionRegressor().fit(pd.DataFrame({"t": T, "a": T}))
+
+
+def test_a_start_of_the_wrong_size_is_refused(fitted):
+    with pytest.raises(ValueError, match="start has 1 values and x 0; the law needs 2 and 0"):
+        fitted.predict([0.0, 1.0], [1.0])

@@ -22,6 +22,7 @@ from isr.ocean import (
     swellex96,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore::isr.ocean.CutOffWarning")
 DEPTH, SPEED = 100.0, 1500.0
 ARRAY = Array((50.0,), 1000.0)
 RIGID = Environment((Layer((0, DEPTH), (SPEED, SPEED)),), "rigid", 30.0, ARRAY)

@@ -5,7 +5,7 @@ Pressures follow KRAKEN: time factor exp(i omega t), outgoing exp(-i k r), ampli
 
 from isr.ocean.environment import Array, Attenuation, Environment, HalfSpace, Layer
 from isr.ocean.field import pressure
-from isr.ocean.modes import Mesh, MeshError, Modes, NoModesError, modes
+from isr.ocean.modes import CutOffWarning, Mesh, MeshError, Modes, NoModesError, modes
 from isr.ocean.simulate import Simulation, simulate
 from isr.ocean.swellex import (
     FREQUENCIES,
@@ -28,6 +28,7 @@ __all__ = [
     "TRUTH",
     "Array",
     "Attenuation",
+    "CutOffWarning",
     "Environment",
     "HalfSpace",
     "Layer",

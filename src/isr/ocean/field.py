@@ -23,14 +23,18 @@ from isr.ocean.modes import (
     mesh_arguments,
     pack,
     phase_speed_limits,
+    warn_near_cut_off,
 )
-from isr.ocean.solve import OK, solve_column
+from isr.ocean.solve import NEAR_CUT_OFF, OK, solve_column
 from isr.tables.extras import need
 from isr.tables.workers import progress_bar
 
 njit = need("numba").njit
 
 Engine = Literal["modes", "kraken"]
+OnError = Literal["raise", "nan"]
+KRAKEN_POINTS = 20.0
+"""Points per wavelength for KRAKEN, which takes shapes from its coarsest mesh, where none are asked for."""
 _CHUNK = 16
 
 
@@ -42,14 +46,14 @@ def pressure(
     engine: Engine = "modes",
     n_jobs: int | None = None,
     progress: bool | None = None,
-    on_error: Literal["raise", "nan"] = "raise",
+    on_error: OnError = "raise",
 ) -> np.ndarray:
     """Return the complex pressure at every hydrophone.
 
     Args:
         environments: One environment, or several with the same number of hydrophones.
         frequencies: In Hz.
-        engine: ``"modes"``, or ``"kraken"`` to run the KRAKEN and FIELD programs found on PATH.
+        engine: ``"modes"``, or ``"kraken"`` to run KRAKEN (KRAKENC for loss in full) and FIELD, found on PATH.
         n_jobs: Threads; None for one per core. The result does not depend on it.
         progress: Show a progress bar; None for only when standard error is a terminal.
         on_error: Raise for an environment that cannot be solved, or fill its pressures with NaN.
@@ -78,7 +82,7 @@ def pressure(
 
     def run(rows: slice) -> int:
         if engine == "kraken":
-            _kraken_rows(batch[rows], grid, mesh, out[rows])
+            _kraken_rows(batch[rows], grid, mesh, out[rows], on_error)
         else:
             _solve_rows(batch[rows], grid, mesh, out[rows], status[rows])
         return len(batch[rows])
@@ -89,6 +93,10 @@ def pressure(
     ):
         for done in as_completed([pool.submit(run, rows) for rows in chunks]):
             advance(done.result())
+    near = status == NEAR_CUT_OFF
+    if near.any():
+        warn_near_cut_off(batch[int(np.argwhere(near)[0, 0])], int(near.sum()))
+        status[near] = OK
     if on_error == "raise" and status.any():
         row, column = np.argwhere(status)[0]
         error = failure(int(status[row, column]), batch[row], float(grid[column]), mesh)
@@ -111,27 +119,34 @@ def _solve_rows(
             frequencies,
             phase_speed_limits(environment),
             mesh_arguments(mesh),
+            environment.loss == "full",
             out[row],
             status[row],
         )
 
 
-def _kraken_rows(batch: Sequence[Environment], frequencies: np.ndarray, mesh: Mesh, out: np.ndarray) -> None:
+def _kraken_rows(
+    batch: Sequence[Environment], frequencies: np.ndarray, mesh: Mesh, out: np.ndarray, on_error: OnError
+) -> None:
     from isr.ocean.kraken import kraken_pressure
 
     for row, environment in enumerate(batch):
-        out[row] = kraken_pressure(environment, frequencies, points_per_wavelength=mesh.points_per_wavelength)
+        points = KRAKEN_POINTS if mesh == DEFAULT_MESH else mesh.points_per_wavelength
+        out[row] = kraken_pressure(environment, frequencies, points_per_wavelength=points, on_error=on_error)
 
 
 @njit(cache=True, nogil=True)
-def _column_field(pieces, halfspace, samples, ranges, density, frequencies, speeds, mesh, out, status):
+def _column_field(
+    pieces, halfspace, samples, ranges, density, frequencies, speeds, mesh, full_loss, out, status
+):  # fmt: skip
     slowest, fastest = speeds
     points, refinements, decay = mesh
     for f in range(len(frequencies)):
         status[f], real, imaginary, psi, _ = solve_column(
-            pieces, halfspace, samples, frequencies[f], slowest, fastest, points, refinements, decay
-        )
-        if status[f] == OK:
+            pieces, halfspace, samples, frequencies[f], slowest, fastest, points, refinements, decay,
+            full_loss,
+        )  # fmt: skip
+        if status[f] == OK or status[f] == NEAR_CUT_OFF:
             sum_modes(real, imaginary, psi[:, 0], psi[:, 1:], ranges, density, out[f])
 
 

@@ -14,21 +14,25 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from isr.ocean.environment import DB_PER_NEPER, Attenuation, Environment, HalfSpace
+from isr.ocean.modes import NoModesError
 
-_MODE_PROGRAMS = ("kraken.exe", "kraken")
-_FIELD_PROGRAMS = ("field.exe", "field")
+_PROGRAMS = {"first order": "kraken", "full": "krakenc"}
+LONGEST_SECONDS = 120.0
+"""What a program may take for one frequency before it is stopped."""
 
 
-def find_programs() -> tuple[str, str] | None:
-    """Return the paths of KRAKEN and FIELD, or None if one of them is not on PATH."""
-    found = [
-        next((path for name in names if (path := shutil.which(name))), None)
-        for names in (_MODE_PROGRAMS, _FIELD_PROGRAMS)
-    ]
+class ProgramError(RuntimeError):
+    """KRAKEN or FIELD failed; the message has its last words."""
+
+
+def find_programs(loss: str = "first order") -> tuple[str, str] | None:
+    """Return the paths of KRAKEN (KRAKENC for loss in full) and FIELD, or None if one of them is not on PATH."""
+    found = [shutil.which(f"{name}.exe") or shutil.which(name) for name in (_PROGRAMS[loss], "field")]
     return (found[0], found[1]) if found[0] and found[1] else None
 
 
@@ -37,13 +41,14 @@ def kraken_pressure(
     frequencies: Sequence[float] | np.ndarray,
     *,
     points_per_wavelength: float = 20.0,
+    on_error: Literal["raise", "nan"] = "raise",
 ) -> np.ndarray:
-    """Return what KRAKEN and FIELD compute, shape (frequencies, hydrophones)."""
-    programs = find_programs()
+    """Return what KRAKEN and FIELD compute, shape (frequencies, hydrophones); NaN where they fail, if wanted."""
+    programs = find_programs(environment.loss)
     if programs is None:
         raise FileNotFoundError(
-            f"engine='kraken' needs {_MODE_PROGRAMS[0]} and {_FIELD_PROGRAMS[0]} (Acoustics Toolbox) on PATH; "
-            "install them or use engine='modes'"
+            f"engine='kraken' needs {_PROGRAMS[environment.loss]}.exe and field.exe (Acoustics Toolbox) on PATH for "
+            f"loss={environment.loss!r}; install them or use engine='modes'"
         )
     order = np.argsort(environment.array.depths, kind="stable")
     which = np.unique(environment.array.ranges, return_inverse=True)[1][order]
@@ -51,24 +56,42 @@ def kraken_pressure(
     with tempfile.TemporaryDirectory(prefix="kraken-") as directory:
         root = Path(directory) / "run"
         for row, frequency in enumerate(frequencies):
-            root.with_suffix(".env").write_text(
-                env_text(environment, float(frequency), points_per_wavelength)
-            )
+            text = env_text(environment, float(frequency), points_per_wavelength)
+            root.with_suffix(".env").write_text(text)
             root.with_suffix(".flp").write_text(flp_text(environment))
-            for program, product in zip(programs, (".mod", ".shd"), strict=True):
-                _run(program, root, product)
-            field = read_shd(root.with_suffix(".shd"))
+            try:
+                _run(programs[0], root, ".mod")
+                if not len(read_mod(root.with_suffix(".mod")).wavenumbers[0]):
+                    raise NoModesError(
+                        f"KRAKEN found no mode at {frequency:g} Hz within the phase-speed limits"
+                    )
+                _run(programs[1], root, ".shd")
+                field = read_shd(root.with_suffix(".shd"))
+            except (ProgramError, ValueError):
+                if on_error == "raise":
+                    raise
+                out[row] = np.nan
+                continue
             out[row, order] = field.pressure[0, 0, 0, np.arange(len(order)), which]
     return out / environment.density_at(environment.source_depth)
 
 
 def _run(program: str, root: Path, product: str) -> None:
-    root.with_suffix(product).unlink(missing_ok=True)
-    done = subprocess.run([program, root.name], cwd=root.parent, capture_output=True, text=True, check=False)
-    if not root.with_suffix(product).exists():
-        report = root.with_suffix(".prt")
-        last = report.read_text(errors="replace") if report.exists() else done.stdout + done.stderr
-        raise RuntimeError(f"{program} wrote no {product} file; its last words were:\n{last[-1000:]}")
+    report = root.with_suffix(".prt")
+    for left in (root.with_suffix(product), report):
+        left.unlink(missing_ok=True)
+    try:
+        done = subprocess.run(
+            [program, root.name], cwd=root.parent, capture_output=True, text=True, errors="replace", check=False,
+            timeout=LONGEST_SECONDS, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ProgramError(f"{program} was stopped after {LONGEST_SECONDS:g} s") from None
+    last = (report.read_text(errors="replace") if report.exists() else "") + done.stdout + done.stderr
+    wrote = root.with_suffix(product).exists()
+    if done.returncode or not wrote or "FATAL ERROR" in last:
+        what = f"ended with exit code {done.returncode}" if wrote else f"wrote no {product} file"
+        raise ProgramError(f"{program} {what}; its last words were:\n{last[-1000:]}")
 
 
 def env_text(environment: Environment, frequency: float, points_per_wavelength: float = 20.0) -> str:

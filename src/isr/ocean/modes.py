@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,11 +11,15 @@ from itertools import pairwise
 import numpy as np
 
 from isr.ocean.environment import Environment, HalfSpace
-from isr.ocean.solve import COARSE_MESH, NO_MODES, NOT_CONVERGED, OK, solve_column
+from isr.ocean.solve import COARSE_MESH, NEAR_CUT_OFF, NO_MODES, NOT_CONVERGED, OK, solve_column
 
 
 class NoModesError(ValueError):
     """The environment carries no mode within the phase-speed limits."""
+
+
+class CutOffWarning(UserWarning):
+    """A mode lies so close to the half-space's cut-off that it may come or go with a small change."""
 
 
 class MeshError(ValueError):
@@ -66,7 +71,7 @@ class Modes:
     Attributes:
         wavenumbers: Complex horizontal wavenumbers, 1/m; the imaginary part is negative (decay with exp(-i k r)).
         shapes: Mode functions at ``depths``, one row per mode; the integral of psi^2/density over depth is one,
-            density in g/cm^3.
+            density in g/cm^3. Complex where loss is taken in full, and psi^2 then is not a square of moduli.
         correction: Largest change of k^2 made by the extrapolation, in units of the spacing of modes.
     """
 
@@ -111,11 +116,27 @@ def modes(
     if not np.all(np.isfinite(samples) & (samples >= 0)):
         raise ValueError(f"depths must be finite and not negative, got {samples}")
     status, real, imaginary, shapes, correction = solve_column(
-        *pack(environment), samples, float(frequency), *phase_speed_limits(environment), *mesh_arguments(mesh)
-    )
-    if status != OK:
+        *pack(environment), samples, float(frequency), *phase_speed_limits(environment), *mesh_arguments(mesh),
+        environment.loss == "full",
+    )  # fmt: skip
+    if status == NEAR_CUT_OFF:
+        warn_near_cut_off(environment, 1)
+    elif status != OK:
         raise failure(status, environment, frequency, mesh)
+    if not np.any(shapes.imag):
+        shapes = shapes.real.copy()
     return Modes(float(frequency), samples, np.sqrt(real - 1j * imaginary), shapes, float(correction))
+
+
+def warn_near_cut_off(environment: Environment, n: int) -> None:
+    """Warn of so many cases with a mode near cut-off."""
+    remedy = "use loss='full', or " if environment.loss == "first order" else ""
+    warnings.warn(
+        f"a mode lies close to the cut-off of the half-space in {n} case(s), where its loss is uncertain and a small "
+        f"change makes it come or go: {remedy}see whether the answer depends on max_phase_speed",
+        CutOffWarning,
+        stacklevel=3,
+    )
 
 
 def check_frequencies(frequencies: Sequence[float] | np.ndarray) -> None:

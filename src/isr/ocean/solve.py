@@ -5,6 +5,7 @@ The status codes are returned rather than raised, so that one bad environment do
 
 import numpy as np
 
+from isr.ocean.lossy import refine
 from isr.ocean.mesh import (
     BOTTOM,
     DENSITY,
@@ -20,10 +21,13 @@ from isr.tables.extras import need
 
 njit = need("numba").njit
 
-OK, NO_MODES, COARSE_MESH, NOT_CONVERGED = range(4)
+OK, NO_MODES, COARSE_MESH, NOT_CONVERGED, NEAR_CUT_OFF = range(5)
 # Phase error (rad) at which Newton hands over to inverse iteration, which squares what is left.
 _PHASE_TOLERANCE = 1e-3
 _MAX_ITERATIONS = 80
+# A mode is near cut-off within this share of what separates it from the next one, and to first order within so many
+# times the loss of the half-space.
+_NEAR, _NEAR_TO_FIRST_ORDER = 0.005, 3.0
 
 
 @njit(cache=True, nogil=True)
@@ -188,16 +192,17 @@ def _range_within(real, low, high):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_column(
-    pieces, halfspace, samples, frequency, slowest_phase, fastest_phase, points_per_wavelength, refinements, nepers
+    pieces, halfspace, samples, frequency, slowest_phase, fastest_phase, points_per_wavelength, refinements, nepers,
+    full_loss,
 ):  # fmt: skip
     """Return the modes of one column at one frequency.
 
     Returns:
-        Status, real and imaginary part of k_r^2 (n_modes), psi at the samples (n_modes, n_samples), and the largest
-        correction of k_r^2 made by the extrapolation in units of the mode spacing.
+        Status (`NEAR_CUT_OFF` is a kind of `OK`), real and minus imaginary part of k_r^2 (n_modes), psi at the samples
+        (n_modes, n_samples), and the largest correction of k_r^2 by the extrapolation in units of the mode spacing.
     """
     omega = 2 * np.pi * frequency
-    empty = np.empty(0), np.empty(0), np.empty((0, len(samples)))
+    empty = np.empty(0), np.empty(0), np.empty((0, len(samples)), dtype=np.complex128)
     lam_low = max((omega / fastest_phase) ** 2, (omega / halfspace[0]) ** 2)
     intervals, cells, closing, boundary, below = cut_column(
         pieces, halfspace, samples, omega, lam_low, points_per_wavelength, nepers
@@ -213,7 +218,8 @@ def solve_column(
     starts[1:] = np.cumsum(cells)
     n_meshes, n_modes = len(refinements), 0
     mesh_size = 1.0 / refinements.astype(np.float64) ** 2
-    values, psi = np.empty((n_meshes, 3, 0)), np.empty((n_meshes, 0, len(samples)))
+    values, psi = np.empty((n_meshes, 3, 0)), np.empty((n_meshes, 0, len(samples)), dtype=np.complex128)
+    rough = np.empty((0, 0))
     for level in range(n_meshes):
         refinement = refinements[level]
         alpha, beta, scale, lossy, curvature, mean_k2 = assemble(intervals, cells, refinement, omega)
@@ -224,7 +230,9 @@ def solve_column(
         )  # fmt: skip
         if level == 0:
             n_modes, low, high, guess = _first_guess(system, intervals, omega, lam_count)
-            values, psi = np.empty((n_meshes, 3, n_modes)), np.empty((n_meshes, n_modes, len(samples)))
+            values = np.empty((n_meshes, 3, n_modes))
+            psi = np.empty((n_meshes, n_modes, len(samples)), dtype=np.complex128)
+            rough = np.empty((n_modes, len(samples)))
         else:
             if lam_count <= closing_k2 + 2e-9 * k2_max:  # the last mode may not exist on this mesh
                 n_modes = min(n_modes, _count_above(system, lam_count))
@@ -235,8 +243,14 @@ def solve_column(
             return NOT_CONVERGED, *empty, 0.0
         into = values[level]
         nodes = starts[boundary] * refinement
-        shapes(system, k2_max - guess**2, nodes, below, psi[level], into[0], into[1], into[2])
-    real, imaginary, shape = np.zeros(n_modes), np.zeros(n_modes), np.zeros((n_modes, len(samples)))
+        shapes(system, k2_max - guess**2, nodes, below, rough, into[0], into[1], into[2])
+        psi[level, :n_modes] = rough[:n_modes]
+        if full_loss and (closing_loss > 0.0 or np.max(lossy) > 0.0):
+            lam = into[0, :n_modes] - 1j * into[1, :n_modes]
+            n_modes = refine(system, lam, nodes, below, psi[level])
+            into[0, :n_modes], into[1, :n_modes] = lam.real[:n_modes], -lam.imag[:n_modes]
+    real, imaginary = np.zeros(n_modes), np.zeros(n_modes)
+    shape = np.zeros((n_modes, len(samples)), dtype=np.complex128)
     _extrapolate(values, psi, lagrange_weights(mesh_size, 0.0), real, imaginary, shape)
     correction = _correction(real, values[n_meshes - 1, 0], n_meshes, k2_max)
     if correction > 0.5:
@@ -244,4 +258,10 @@ def solve_column(
     first, last = _range_within(real, lam_low, (omega / slowest_phase) ** 2 if slowest_phase > 0 else np.inf)
     if last == first:
         return NO_MODES, *empty, correction
-    return OK, real[first:last], imaginary[first:last], shape[first:last], correction
+    status = OK
+    if closing[0] == halfspace[0] and last > 1 and closing_k2 > 0.0:
+        limit = _NEAR * (real[last - 2] - real[last - 1])
+        if not full_loss:
+            limit = max(limit, _NEAR_TO_FIRST_ORDER * closing_loss)
+        status = NEAR_CUT_OFF if real[last - 1] - closing_k2 < limit else OK
+    return status, real[first:last], imaginary[first:last], shape[first:last], correction

@@ -70,7 +70,7 @@ def prior(task: int) -> UniformPrior:
 def swellex96(
     m1: float = TRUTH[0], m2: float = TRUTH[1], m3: float = TRUTH[2], m4: float = TRUTH[3]
 ) -> Environment:
-    """Return the SWellEx-96 environment.
+    """Return the SWellEx-96 environment, with loss to first order, as in the paper's KRAKEN.
 
     Args:
         m1: Water depth, m.
@@ -99,6 +99,7 @@ def swellex96(
         source_depth=SOURCE_DEPTH,
         array=Array(hydrophone_depths(), SOURCE_RANGE, m3),
         max_phase_speed=MAX_PHASE_SPEED,
+        loss="first order",
     )
 
 

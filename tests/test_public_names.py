@@ -17,6 +17,7 @@ PUBLIC_NAMES = [
     "Flow",
     "ISR",
     "Inversion",
+    "LawRegressor",
     "MotionRegressor",
     "PRIMITIVES",
     "Primitive",

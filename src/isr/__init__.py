@@ -19,6 +19,7 @@ _EXPORTS = {
     "Flow": "isr.bijections.flow",
     "ISR": "isr.estimators.inverse",
     "Inversion": "isr.estimators.inversion",
+    "LawRegressor": "isr.estimators.law_regressor",
     "MotionRegressor": "isr.estimators.motion_regressor",
     "PRIMITIVES": "isr.bijections.primitives",
     "Primitive": "isr.bijections.primitives",
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
     from isr.estimators.inversion import Inversion
+    from isr.estimators.law_regressor import LawRegressor
     from isr.estimators.motion_regressor import MotionRegressor
     from isr.estimators.settings import Condenser, Training
     from isr.estimators.symbolic_flow import SymbolicFlow
@@ -59,6 +61,7 @@ __all__ = [
     "Expressions",
     "Flow",
     "Inversion",
+    "LawRegressor",
     "MotionRegressor",
     "Primitive",
     "SymbolicFlow",

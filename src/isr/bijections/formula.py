@@ -3,12 +3,14 @@
 After pruning, an equation-learner network is turned into its formulas, folded and merged; from there on the
 formula *is* the subnetwork. A tree is a nested tuple:
 ``("input", i)``, ``("constant", k)``, ``("number", n)``, ``("add", a, b, ...)``, ``("mul", a, b, ...)``,
-``("pow", a, n)`` with a whole exponent, or ``("call", primitive, a, ...)``. `check_tree` judges one from outside.
+``("pow", a, n)`` with a whole exponent, ``("call", primitive, a, ...)``, or ``("plain", name, a)`` for a function of
+`PLAIN`, which has no guards. `check_tree` judges one from outside.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -23,6 +25,13 @@ Tree = tuple[Any, ...]
 # Of a tree from a file: higher powers and larger whole numbers are no formula, and would take SymPy for ever.
 LARGEST_POWER = 1000
 LARGEST_NUMBER = 1e300
+PLAIN: dict[str, Callable[..., Any]] = {
+    "exp": jnp.exp, "log": jnp.log, "sin": jnp.sin, "cos": jnp.cos, "tan": jnp.tan, "asin": jnp.arcsin,
+    "acos": jnp.arccos, "atan": jnp.arctan, "sinh": jnp.sinh, "cosh": jnp.cosh, "tanh": jnp.tanh,
+    "asinh": jnp.arcsinh, "acosh": jnp.arccosh, "atanh": jnp.arctanh, "Abs": jnp.abs, "sqrt": jnp.sqrt,
+    "power": jnp.power,
+}  # fmt: skip
+"""Functions as mathematics has them; ``power`` takes a base and an exponent."""
 
 
 class Formulas(eqx.Module):
@@ -71,6 +80,10 @@ def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k
         return evaluate(tree[1], inputs, constants) ** tree[2]
     if kind == "call":
         return lookup(tree[1]).apply(*(evaluate(t, inputs, constants) for t in tree[2:]))
+    if kind == "plain" and tree[1] == "power":  # by the number itself, so that equations read it as one
+        return evaluate(tree[2], inputs, constants) ** tree[3][1]
+    if kind == "plain":
+        return PLAIN[tree[1]](evaluate(tree[2], inputs, constants))
     values = [evaluate(t, inputs, constants) for t in tree[1:]]
     return reduce({"add": jnp.add, "mul": jnp.multiply}[kind], values)
 
@@ -84,7 +97,7 @@ def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:
         >>> check_tree(("plus", ("input", 0)), 1, 0)
         Traceback (most recent call last):
         ...
-        ValueError: a formula holds 'plus', which is no operator; known: input, constant, number, add, mul, pow, call
+        ValueError: a formula holds 'plus', which is no operator; known: input, constant, number, add, mul, ...
     """
     if not isinstance(tree, tuple) or not tree:
         raise ValueError(f"a formula holds {tree!r} where an operator with its arguments should stand")
@@ -113,8 +126,16 @@ def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:
                 f"a formula calls {rest[:1]} with {len(rest) - 1} arguments, which it does not take"
             )
         rest = rest[1:]
+    elif kind == "plain":
+        if len(rest) != 2 + (rest[:1] == ["power"]) or rest[0] not in PLAIN:
+            raise ValueError(
+                f"a formula calls {rest[:1]}, which is no plain function; known: {', '.join(PLAIN)}"
+            )
+        if rest[0] == "power" and (not isinstance(rest[2], tuple) or rest[2][:1] != ("number",)):
+            raise ValueError(f"a formula raises to the power {rest[2]!r}, which is no number")
+        rest = rest[1:]
     elif kind not in ("add", "mul") or not rest:
-        known = "input, constant, number, add, mul, pow, call"
+        known = "input, constant, number, add, mul, pow, call, plain"
         raise ValueError(f"a formula holds {kind!r}, which is no operator; known: {known}")
     powers = [check_tree(part, n_inputs, n_constants) for part in rest]
     power = sum(powers) if kind == "mul" else max(powers)

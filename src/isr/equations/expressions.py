@@ -24,6 +24,7 @@ from isr.equations.extract import (
     output_names,
 )
 from isr.equations.program import Block, Program
+from isr.equations.written import recognised
 from isr.tables.names import symbol_names
 
 if TYPE_CHECKING:
@@ -375,6 +376,7 @@ def _of_formulas(
     symbols = [sympy.Symbol(name, real=True) for name in names]
     x, y = tuple(symbols[: len(inputs)]), tuple(symbols[len(inputs) :])
     program = function_program(formulas, x, y, dict(zip(names, (*inputs, *outputs), strict=True)))
+    program = replace(program, outputs=tuple(map(recognised, program.outputs)))
     return Expressions(program, None, inputs, outputs, units)
 
 

@@ -190,6 +190,35 @@ def number(value: float) -> Any:
     return sympy.Integer(int(value)) if value.is_integer() and abs(value) < 1e9 else sympy.Float(value)
 
 
+_SPECIAL = (sympy.Integer(1), sympy.pi, 1 / sympy.pi, sympy.pi**2, 1 / sympy.pi**2, sympy.sqrt(2), sympy.sqrt(3),
+            sympy.sqrt(sympy.pi), 1 / sympy.sqrt(sympy.pi), 1 / sympy.sqrt(2 * sympy.pi))  # fmt: skip
+ROUNDING = 4e-16
+
+
+def recognised(expression: Any) -> Any:
+    """Return an expression in which doubles that are thirds, multiples of π and the like stand as such.
+
+    Example:
+        >>> x = sympy.Symbol("x")
+        >>> recognised(0.07957747154594767 * x + 0.25)
+        x/(4*pi) + 0.25
+    """
+
+    def simple(value: float) -> Any:
+        for special in _SPECIAL:
+            size = float(special)
+            fraction = Fraction(value / size).limit_denominator(24)
+            if special == 1 and fraction.denominator % 3 and fraction.denominator % 7:
+                continue  # a decimal number says as much
+            near = abs(float(fraction) * size - value) <= ROUNDING * abs(value)
+            if near and 0 < abs(fraction.numerator) < 1000:
+                return sympy.Rational(fraction.numerator, fraction.denominator) * special
+        return None
+
+    found = {f: simple(float(f)) for f in expression.atoms(sympy.Float)}
+    return expression.xreplace({f: e for f, e in found.items() if e is not None})
+
+
 def _exponent(power: Any) -> Any:
     return (
         sympy.Rational(power.numerator, power.denominator) if isinstance(power, Fraction) else number(power)

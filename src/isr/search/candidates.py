@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -51,9 +51,11 @@ class Pool:
 
     Args:
         data: Rows to judge by.
+        allowed: Whether a law may be tried.
     """
 
     data: Data
+    allowed: Callable[[sympy.Expr], bool] = lambda law: True
     found: dict[Any, Candidate] = field(default_factory=dict)
     best: Candidate | None = None
 
@@ -68,7 +70,9 @@ class Pool:
     def offer(
         self, expression: sympy.Expr, *, powers: bool = False, iterations: int = 20
     ) -> Candidate | None:
-        """Refit an expression and keep it; None where it cannot be evaluated."""
+        """Refit an expression and keep it; None where it is not allowed or cannot be evaluated."""
+        if not self.allowed(expression):
+            return None
         candidate = fitted(self.data, expression, powers=powers, iterations=min(iterations, FIRST_STEPS))
         if candidate is None:
             return None

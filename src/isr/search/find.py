@@ -17,10 +17,9 @@ from isr.search.problem import Problem, outer
 from isr.search.reductions import reductions
 from isr.search.rows import MOST_ROWS, Data
 from isr.search.surrogate import lack_of_fit
+from isr.search.units import judge_of
 
-FUNCTIONS = frozenset(
-    "powers sqrt reciprocal exp log sin cos tan asin acos atan sinh cosh tanh sigmoid abs".split()
-)
+FUNCTIONS = frozenset("sqrt reciprocal exp log sin cos tan asin acos atan sinh cosh tanh sigmoid abs".split())
 """What a law may call unless it is restricted."""
 KEPT = 8
 DEEPEST = 6
@@ -34,11 +33,15 @@ class Found:
 
     Args:
         candidates: Best first, by description length; the constant and the linear law are among them.
+        constant: The constant.
+        linear: The linear law.
         seconds: How long it took.
         is_exact: Whether what the best law leaves is rounding.
     """
 
     candidates: tuple[Candidate, ...]
+    constant: Candidate
+    linear: Candidate
     seconds: float
     is_exact: bool
 
@@ -107,6 +110,7 @@ def find_laws(
     max_time: float = 60.0,
     random_state: int = 0,
     say: Callable[[str], None] | None = None,
+    hints: Iterable[sympy.Expr] = (),
 ) -> Found:
     """Return laws of y in the columns of x, the best first.
 
@@ -121,6 +125,7 @@ def find_laws(
         max_time: Seconds after which the best so far is handed back.
         random_state: Seed of the rows that are looked at where there are many.
         say: Called with what is tried.
+        hints: Laws to try first, their constants refitted.
 
     Example:
         >>> x = np.random.default_rng(0).uniform(1, 3, size=(200, 2))
@@ -129,15 +134,19 @@ def find_laws(
     """
     began = time.monotonic()
     data = Data.of(names, x, y, weight, noise)
-    search = Search(Pool(data.some(MOST_ROWS, random_state)), began + 0.9 * max_time, say)
     functions = FUNCTIONS if library == "auto" else frozenset(library)
-    problem = _problem(search.pool.data, functions)
+    pool = Pool(data.some(MOST_ROWS, random_state), judge_of(data.names, functions, units, FUNCTIONS))
+    search = Search(pool, began + 0.9 * max_time, say)
+    problem = _problem(pool.data, functions)
     simple = [sympy.Float(float(np.average(y, weights=data.root**2))), sums.linear(problem)]
-    always = [search.pool.offer(problem.lifted(law)) for law in simple]
+    simple[1] = problem.lifted(simple[1])
+    for law in [*simple, *hints]:
+        pool.offer(law)
     _explore(search, problem)
-    return Found(
-        _finished(search.pool, data, [c for c in always if c]), time.monotonic() - began, search.pool.is_exact
-    )
+    constant, linear = (with_errors(data, fitted(data, law, iterations=1)) for law in simple)
+    found = {c.expression: c for c in [*_finished(pool, data, search.ends), constant, linear]}
+    ranked = sorted(found.values(), key=lambda c: c.description_length)
+    return Found(tuple(ranked), constant, linear, time.monotonic() - began, pool.is_exact)
 
 
 def _problem(data: Data, functions: frozenset[str]) -> Problem:
@@ -230,12 +239,13 @@ _LATE = (
 )
 
 
-def _finished(pool: Pool, data: Data, always: list[Candidate]) -> tuple[Candidate, ...]:
-    """The best candidates without idle constants, the others snapped, refitted to all rows; and the simple ones."""
-    tidy = [snapped(pool.data, eliminated(pool.data, candidate)) for candidate in pool.ranked(KEPT)]
-    final: dict[sympy.Expr, Candidate] = {}
-    for candidate in [*tidy, *always]:
-        refitted = fitted(data, candidate.expression)
+def _finished(pool: Pool, data: Data, ends: float) -> list[Candidate]:
+    """The best candidates without idle constants, the others snapped, refitted to all rows, with errors."""
+    final: list[Candidate] = []
+    for candidate in pool.ranked(KEPT):
+        if final and time.monotonic() > ends:
+            break
+        refitted = fitted(data, snapped(pool.data, eliminated(pool.data, candidate)).expression)
         if refitted is not None:
-            final[refitted.expression] = with_errors(data, refitted)
-    return tuple(sorted(final.values(), key=lambda c: c.description_length))
+            final.append(with_errors(data, refitted))
+    return final

@@ -70,7 +70,7 @@ def covariance(
         return np.zeros((0, 0))
     slopes = law.duals(columns, constants[None])[1][0] * root[:, None]
     size = np.sqrt(np.sum(slopes**2, axis=0))
-    if not np.all(np.isfinite(slopes)) or not np.all(size > 0):
+    if not np.all(np.isfinite(slopes)) or not np.all(size > 0) or len(slopes) < len(size):
         return np.full((len(size), len(size)), np.inf)
     r = np.linalg.qr(slopes / size, mode="r")
     if np.min(np.abs(np.diag(r))) < 1e-11:

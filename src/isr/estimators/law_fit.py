@@ -1,0 +1,214 @@
+"""The fit of a `LawRegressor`: a search for each output, a front they share, and the formulas that a file holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import sympy
+
+from isr.bijections.formula import Formulas, Tree
+from isr.bijections.parameters import on_device
+from isr.equations import extract
+from isr.formulas.front import Point
+from isr.search import Candidate, Found, find_laws
+from isr.search.candidates import fitted, with_errors
+from isr.search.evaluate import opened, symbol
+from isr.search.rows import Data
+from isr.search.surrogate import lack_of_fit
+
+# A held-out variance below this share of y's is rounding, not misfit.
+FLOOR = 1e-24
+# What is left depends on x, by a test at this level, and is more than rounding: the law is not all there is.
+REFUTED, LEAST_LEFT = 1e-4, 1e-6
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is fitted: rows of inputs, of outputs, and the weight of each row."""
+
+    x: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None
+
+    def some(self, index: np.ndarray) -> Rows:
+        """Return some of the rows."""
+        return Rows(self.x[index], self.y[index], None if self.weight is None else self.weight[index])
+
+
+@dataclass(frozen=True)
+class Laws:
+    """Laws of all outputs, from simple to complex.
+
+    Args:
+        front: Points; the constant and the linear laws are the first two.
+        candidates: The laws of each output for each point.
+        chosen: Which point is used.
+        seconds: How long the search took.
+    """
+
+    front: list[Point]
+    candidates: list[list[Candidate]]
+    chosen: int
+    seconds: float
+
+    def errors(self, point: int) -> np.ndarray:
+        """Return the standard error of each constant of a point's formulas."""
+        return np.array([e for c in self.candidates[point] for e in c.standard_errors])
+
+
+def fit_laws(
+    train: Rows,
+    held_out: Rows,
+    *,
+    library: str | Iterable[str],
+    units: Sequence[Mapping[str, str] | None],
+    max_time: float,
+    seed: int,
+    say: Callable[[str], None] | None,
+) -> Laws:
+    """Search a law for each column of y, each with the forms that the others found as hints."""
+    began, names = time.monotonic(), [f"x{j + 1}" for j in range(train.x.shape[1])]
+    n, found, hints = train.y.shape[1], [], []
+    for i in range(n):
+        left = max_time - (time.monotonic() - began)
+        told = None if say is None else (lambda what, i=i: say(f"output {i + 1}: {what}" if n > 1 else what))
+        found.append(
+            find_laws(
+                train.x, train.y[:, i], names, weight=train.weight, library=library, units=units[i],
+                max_time=max(left / (n - i), 0.1), random_state=seed, say=told, hints=hints,
+            )
+        )  # fmt: skip
+        hints.append(found[-1].best.expression)
+    return _laws(found, train, held_out, names, time.monotonic() - began)
+
+
+def _laws(found: Sequence[Found], train: Rows, held_out: Rows, names: list[str], seconds: float) -> Laws:
+    ladders = [_ladder(f, held_out, i, names) for i, f in enumerate(found)]
+    down = max(place for _, _, place in ladders)
+    up = max(len(steps) - place for _, steps, place in ladders)
+    combined = [[simple[0] for simple, _, _ in ladders], [simple[1] for simple, _, _ in ladders]]
+    for level in range(-down, up):
+        combined.append([s[int(np.clip(place + level, 0, len(s) - 1))] for _, s, place in ladders])
+    kept: list[list[Candidate]] = []
+    for laws in combined:
+        if not any(all(a is b for a, b in zip(laws, other, strict=True)) for other in kept):
+            kept.append(laws)
+    best = [steps[place] for _, steps, place in ladders]
+    chosen = next(i for i, laws in enumerate(kept) if all(a is b for a, b in zip(laws, best, strict=True)))
+    points = [_point(laws, train, held_out, names) for laws in kept]
+    return Laws(points, kept, chosen, seconds)
+
+
+def _ladder(
+    found: Found, held_out: Rows, output: int, names: list[str]
+) -> tuple[tuple[Candidate, Candidate], list[Candidate], int]:
+    """The constant and the linear law; laws of which each more complex one leaves less; and the one to use."""
+    losses = {id(c): _loss(c, held_out, output, names) for c in found.candidates}
+    fine = [c for c in found.candidates if losses[id(c)] <= losses[id(found.linear)] or c is found.constant]
+    best = fine[0] if fine else found.linear
+    steps: list[Candidate] = []
+    for c in sorted(found.candidates, key=lambda c: (c.complexity, c.residual_sd)):
+        if c is best or not steps or c.residual_sd < 0.98 * steps[-1].residual_sd:
+            steps.append(c)
+    return (found.constant, found.linear), steps, next(i for i, c in enumerate(steps) if c is best)
+
+
+def _loss(candidate: Candidate, rows: Rows, output: int, names: list[str]) -> float:
+    gaps = rows.y[:, output] - values_of(candidate, rows.x, names)
+    w = np.ones(len(gaps)) if rows.weight is None else rows.weight
+    with np.errstate(all="ignore"):
+        loss = float(np.average(gaps**2, weights=w)) if len(gaps) and w.sum() > 0 else 0.0
+    return loss if np.isfinite(loss) else np.inf
+
+
+def values_of(candidate: Candidate, x: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return a law's values at rows of x."""
+    return opened(candidate.expression, [symbol(n) for n in names]).values(list(x.T))
+
+
+def _point(laws: Sequence[Candidate], train: Rows, held_out: Rows, names: list[str]) -> Point:
+    formulas = as_formulas([c.expression for c in laws], names)
+    train_nats, held_nats = (
+        sum(_nats(_loss(c, rows, i, names), train.y[:, i]) for i, c in enumerate(laws))
+        for rows in (train, held_out)
+    )
+    return Point(formulas, extract(formulas).complexity, len(formulas.constants), train_nats, held_nats)
+
+
+def _nats(loss: float, y: np.ndarray) -> float:
+    return 0.5 * float(np.log(loss / (np.var(y) or 1.0) + FLOOR))
+
+
+def refitted(laws: Laws, rows: Rows) -> Laws:
+    """Return the same laws with constants fitted to all rows."""
+    names = tuple(f"x{j + 1}" for j in range(rows.x.shape[1]))
+    data = [Data.of(names, rows.x, column, rows.weight) for column in rows.y.T]
+    every = [[_again(d, c) for d, c in zip(data, point, strict=True)] for point in laws.candidates]
+    front = [
+        replace(p, model=as_formulas([c.expression for c in point], names))
+        for p, point in zip(laws.front, every, strict=True)
+    ]
+    return replace(laws, front=front, candidates=every)
+
+
+def _again(data: Data, candidate: Candidate) -> Candidate:
+    return with_errors(data, fitted(data, candidate.expression) or candidate)
+
+
+def left_over(laws: Laws, rows: Rows) -> list[tuple[int, float]]:
+    """Return the outputs whose law leaves something that depends on x, with the share of the spread that it leaves."""
+    names, found = [f"x{j + 1}" for j in range(rows.x.shape[1])], []
+    index = np.linspace(0, len(rows.x) - 1, min(len(rows.x), 2000)).astype(int)
+    some = rows.some(index)
+    root = np.ones(len(index)) if some.weight is None else np.sqrt(some.weight / some.weight.mean())
+    for i, candidate in enumerate(laws.candidates[laws.chosen]):
+        gaps, y = some.y[:, i] - values_of(candidate, some.x, names), some.y[:, i]
+        share = float(np.sqrt(np.mean(gaps**2)) / (np.std(y) or 1.0))
+        if share > LEAST_LEFT and len(index) >= 30 and lack_of_fit(some.x, gaps, root) < REFUTED:
+            found.append((i, share))
+    return found
+
+
+# Formulas that files hold ------------------------------------------------------------------------------------
+
+
+def as_formulas(expressions: Sequence[sympy.Expr], names: Sequence[str]) -> Formulas:
+    """Return expressions as formulas, their decimal numbers as constants in order of appearance.
+
+    Example:
+        >>> x = symbol("x1")
+        >>> as_formulas([2.5 * sympy.sqrt(x) + 1], ["x1"]).trees[0][0]
+        'add'
+    """
+    places = {symbol(name): j for j, name in enumerate(names)}
+    constants: list[float] = []
+    trees = tuple(_tree(sympy.sympify(e, strict=True), places, constants) for e in expressions)
+    return Formulas(on_device(np.array(constants, dtype=np.float64).reshape(-1)), trees, 1, len(names))
+
+
+def _tree(e: Any, places: Mapping[Any, int], constants: list[float]) -> Tree:
+    if e in places:
+        return ("input", places[e])
+    if e.is_Float:
+        constants.append(float(e))
+        return ("constant", len(constants) - 1)
+    if e.is_Integer and abs(e) < 2**53:
+        return ("number", int(e))
+    if e.is_number and not e.has(sympy.Float):
+        return ("number", float(e))
+    if e.is_Add or e.is_Mul:
+        return ("add" if e.is_Add else "mul", *(_tree(a, places, constants) for a in e.args))
+    if e.is_Pow:
+        base = _tree(e.base, places, constants)
+        if e.exp.is_Integer:
+            return ("pow", base, int(e.exp))
+        return (
+            ("plain", "sqrt", base)
+            if e.exp == sympy.S.Half
+            else ("plain", "power", base, ("number", float(e.exp)))
+        )
+    return ("plain", type(e).__name__, _tree(e.args[0], places, constants))

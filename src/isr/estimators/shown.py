@@ -11,7 +11,18 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """Gives `summary` and `plot` to estimators that have ``to_bundle`` and either ``predict`` or ``sample``."""
+    """Gives `summary` and `plot` to estimators that have ``to_bundle`` and either ``predict`` or ``sample``.
+
+    Example:
+        >>> from isr.estimators.inversion import Inversion
+        >>> x = np.random.default_rng(0).uniform(1, 2, size=(50, 1))
+        >>> model = Inversion(law="x1**2", noise=0.1, fallback=False).fit(x, x**2)
+        >>> print(model.summary())
+        Inversion of x1, giving y1
+        ...
+        >>> len(model.plot(x, x**2).axes)
+        2
+    """
 
     def summary(self) -> str:
         """Return what was found: the equations, how the fit ended, and how accurate it is."""

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "formulas": {"tables", "bijections", "equations"},
     "equations": {"tables", "bijections"},
     "storage": {"tables", "bijections", "equations", "formulas", "posterior"},
-    "posterior": {"tables", "bijections", "training", "formulas", "equations"},
+    "posterior": {"tables", "bijections"},
     "search": {"tables", "bijections", "equations"},
     "inversion": {"tables", "bijections", "equations", "posterior", "search"},
     "motion": {"tables", "equations", "search"},

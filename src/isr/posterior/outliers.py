@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 from jaxtyping import Float
@@ -31,8 +31,23 @@ class OutsideDataWarning(UserWarning):
     """Many draws of a posterior lie outside the range of the training rows; the message says how many."""
 
 
+class _Arrays:
+    """Arrays that a file holds by name."""
+
+    def to_dict(self) -> dict[str, np.ndarray]:
+        """Return the arrays by name."""
+        return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
+
+    @classmethod
+    def from_dict(cls, arrays: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` took apart."""
+        types = {"sharp_low": bool, "sharp_high": bool}
+        names = (field.name for field in fields(cast(Any, cls)))
+        return cls(**{name: np.asarray(arrays[name], types.get(name, float)) for name in names})
+
+
 @dataclass(frozen=True, eq=False)
-class Extent:
+class Extent(_Arrays):
     """The range of training rows: smallest and largest value of each column, and whether rows end sharply there.
 
     Example:
@@ -72,16 +87,6 @@ class Extent:
             if at_low or at_high:
                 found.append(f"{name!r}: ({ends[0]}, {ends[1]})")
         return f"bounds={{{', '.join(found)}}}" if found else ""
-
-    def to_dict(self) -> dict[str, np.ndarray]:
-        """Return the arrays by name."""
-        return {name: getattr(self, name) for name in ("low", "high", "sharp_low", "sharp_high")}
-
-    @classmethod
-    def from_dict(cls, arrays: Mapping[str, Any]) -> Extent:
-        """Return the extent that `to_dict` took apart."""
-        ends = (np.asarray(arrays[name], float) for name in ("low", "high"))
-        return cls(*ends, *(np.asarray(arrays[name], bool) for name in ("sharp_low", "sharp_high")))
 
 
 def warn_if_outside(extent: Extent, draws: np.ndarray, names: Sequence[str], *, stacklevel: int = 2) -> None:
@@ -144,7 +149,7 @@ class Likeness:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingRecord:
+class TrainingRecord(_Arrays):
     """What to remember of the training observations, small enough to be saved with a model.
 
     Args:
@@ -212,15 +217,6 @@ class TrainingRecord:
             outside=tuple(np.flatnonzero(outside).tolist()),
             n_unusual=int(np.sum(fewest_above == 0)),
         )
-
-    def to_dict(self) -> dict[str, np.ndarray]:
-        """Return the arrays by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_dict(cls, arrays: Mapping[str, Any]) -> "TrainingRecord":
-        """Return the record that `to_dict` took apart."""
-        return cls(**{field.name: np.asarray(arrays[field.name], dtype=float) for field in fields(cls)})
 
     def _whiten(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         standard = (rows - self.shift) / self.scale

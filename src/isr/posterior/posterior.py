@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import bisect
 from scipy.special import logsumexp
 
 from isr.bijections.flow import Flow, Precision
@@ -158,7 +159,7 @@ def _rounds(product: Product, seed: int) -> Iterator[Product]:
 
 
 def _flattened(log_weights: np.ndarray) -> np.ndarray:
-    """The weights to the largest power up to 1 that leaves them an effective size, found by bisection."""
+    """The weights to the largest power up to 1 that leaves them an effective size."""
     possible = log_weights > -np.inf
     wanted = min(LEAST * N_POOL, 0.5 * np.sum(possible))
 
@@ -167,11 +168,7 @@ def _flattened(log_weights: np.ndarray) -> np.ndarray:
 
     if effective_size(log_weights) >= wanted:
         return log_weights
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        power = 0.5 * (low + high)
-        low, high = (power, high) if effective_size(powered(power)) >= wanted else (low, power)
-    return powered(low)
+    return powered(bisect(lambda power: effective_size(powered(power)) - wanted, 0.0, 1.0))
 
 
 def _fit(coordinates: Coordinates, pool: np.ndarray, log_weights: np.ndarray, seed: int) -> Any:

@@ -148,7 +148,8 @@ def test_the_benchmarks_are_the_scripts_that_take_the_options():
 
 
 @pytest.mark.parametrize(
-    "name", ["training_step", "restarts", "sampling", "equal_time", "constants", "symbolic", "growth"]
+    "name",
+    ["training_step", "restarts", "sampling", "equal_time", "constants", "symbolic", "growth", "densities"],
 )
 def test_the_quick_form_has_fewer_cases_than_the_full_one(name):
     import importlib

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from equations.expression_models import make
 from isr.bijections.affine import (
     Bounded,
     Inverted,
@@ -45,6 +46,7 @@ def formulas(*trees):
     return Formulas(constants, trees, stack=2, n_inputs=1)
 
 
+CLOSED = ("shapes", "mixture", "triangular", "spiral")
 SQUARE = ("mul", ("constant", 1), ("pow", ("input", 0), 2))
 BIJECTIONS = {
     "standardise": plain(Standardise((1.0, -2.0, 3e5), (0.5, 4.0, 1e-3))),
@@ -56,6 +58,7 @@ BIJECTIONS = {
     "polar": plain(Polar(jnp.array([0.3, -0.2]), pair=(2, 0), dim=3)),
     "sinh-arcsinh": plain(SinhArcsinh(jnp.array([0.3, -0.2]), jnp.array([0.1, -0.4]))),
     "split": plain(Split(jnp.array(0.3), jnp.array([-2.0, 1.5]), jnp.array([-0.3, 0.2]), 0.1, 1, 2)),
+    **{name: (lambda key, name=name: make(name).bijection, 0) for name in CLOSED},
     "formulas": plain(
         Coupling(formulas(SQUARE, ("constant", 0)), formulas(("number", 0), SQUARE), 1, 2, Affine(2.0), 6.0)
     ),

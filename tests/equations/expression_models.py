@@ -8,12 +8,15 @@ import numpy as np
 from isr.bijections.affine import Bounded, Shift, Standardise
 from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.charts import Split
+from isr.bijections.charts import Spiral, Split
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
+from isr.bijections.mixtures import mixture_of
 from isr.bijections.parameters import flatten
 from isr.bijections.primitives import PRIMITIVES
+from isr.bijections.shapes import SHAPES, Shapes
+from isr.bijections.triangular import Triangular
 
 
 def sparse(flow, share=0.15, seed=0):
@@ -56,6 +59,30 @@ def linear(key):
     flow = build_flow(key, 3, architecture=Architecture(n_layers=1, mixing="linear"))
     matrix = jnp.array([[1.0, 0.0, 0.3], [0.2, -1.5, 0.0], [0.0, 0.0, 0.7]])
     return eqx.tree_at(lambda f: f.bijection.bijections[0].matrix, flow, matrix)
+
+
+def shapes(key):
+    n = len(SHAPES)
+    numbers = (jnp.linspace(-1, 1, n), jnp.linspace(-0.3, 0.3, n), jnp.full(n, 0.2), jnp.full(n, -0.3))
+    return Flow(Shapes(*numbers, tuple(SHAPES)))
+
+
+def mixture(key):
+    """Of two variables and a half: three tilted normal laws of the first and the last of three variables."""
+    covariances = np.array([[[1.0, 0.6], [0.6, 0.5]], [[0.3, 0.0], [0.0, 0.4]], [[0.2, -0.1], [-0.1, 0.8]]])
+    means = [[-1.0, 0.5], [1.5, 0.0], [0.0, -2.0]]
+    return Flow(mixture_of(np.array([0.2, 0.5, 0.3]), means, covariances, variables=(2, 0), dim=3))
+
+
+def triangular(key):
+    square = ("mul", ("constant", 0), ("pow", ("input", 1), 2))
+    scales = (("call", "exp", ("mul", ("constant", 1), ("input", 2))), ("number", 1), ("constant", 2))
+    centres = (("call", "sin", ("input", 2)), ("number", 0), square)
+    return Flow(Triangular(Formulas(jnp.array([0.3, -0.2, 1.5]), (*scales, *centres), 2, 3), (1, 2, 0)))
+
+
+def spiral(key):
+    return Flow(Spiral(jnp.array([0.3, -0.2]), jnp.array(0.1), jnp.array(0.3), pair=(2, 0), dim=3))
 
 
 def split(key):
@@ -129,6 +156,10 @@ MODELS = {
     "leaky ReLU": leaky_relu,
     "sparse leaky ReLU": lambda key: sparse(leaky_relu(key), share=0.3),
     "tails": tails,
+    "shapes": shapes,
+    "mixture": mixture,
+    "triangular": triangular,
+    "spiral": spiral,
     "polar": polar,
     "shifted": shifted,
     "split": split,

@@ -94,10 +94,12 @@ def test_an_interrupted_fit_says_it_was_stopped():
 
 def test_max_time_bounds_the_whole_fit_and_is_said():
     rows = np.random.default_rng(0).normal(size=(500, 2))
-    isr.SymbolicFlow(training=isr.Training(Effort(100, 100, 50)), random_state=0).fit(rows)  # compiles
+    isr.SymbolicFlow(charts=(), training=isr.Training(Effort(100, 100, 50)), random_state=0).fit(
+        rows
+    )  # compiles
     begun = time.monotonic()
     with pytest.warns(ConvergenceWarning, match="max_time of 3 s reached"):
-        isr.SymbolicFlow(training=isr.Training("thorough", max_time=3), random_state=0).fit(rows)
+        isr.SymbolicFlow(charts=(), training=isr.Training("thorough", max_time=3), random_state=0).fit(rows)
     assert (
         time.monotonic() - begun < 9
     )  # generous: the machine may be busy, and programs are compiled on the way

@@ -60,7 +60,6 @@ def elements(page_of):
 
 
 SECTIONS = {
-    "law",
     "explorer",
     "equations",
     "front",
@@ -72,12 +71,11 @@ SECTIONS = {
     "provenance",
 }
 SHOWN = {
-    "arm": SECTIONS - {"law", "front", "fits"},
+    "arm": SECTIONS - {"front", "fits"},
     "joint": {"explorer", "equations", "provenance"},
     "density": {"explorer", "equations", "front", "samples", "checks", "provenance"},
     "padded": {"explorer", "equations", "provenance"},
     "law": {"equations", "fits", "provenance"},
-    "laws": {"law", "fits", "provenance"},
 }
 
 

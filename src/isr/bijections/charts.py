@@ -69,6 +69,46 @@ class Polar(AbstractBijection):
         return [replace(self, centre=shift[pair] + width[pair] * self.centre), Shift(offset)], None
 
 
+class Spiral(AbstractBijection):
+    """Maps two variables to the turn along a spiral and the distance from it, measured along the radius.
+
+    With ``r`` and ``theta`` the polar coordinates of ``(x_i - a, x_j - b)``: ``t = theta + 2 pi k`` for the whole k
+    whose arm ``start + pitch t`` is nearest to r, and ``q = r - start - pitch t``.
+
+    Args:
+        centre: The learned centre ``(a, b)``.
+        start: Radius of the arm at ``t = 0``.
+        pitch: How much the radius grows per radian, negative for a spiral that winds the other way.
+        pair: Which two variables.
+        dim: Number of variables in all.
+    """
+
+    centre: Float[Array, "2"]
+    start: Float[Array, ""]
+    pitch: Float[Array, ""]
+    pair: tuple[int, int] = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+
+    part: ClassVar[str] = "spiral"
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        i, j = self.pair
+        a, b = checkpoint_name(x[i] - self.centre[0], "dx"), checkpoint_name(x[j] - self.centre[1], "dy")
+        radius = checkpoint_name(jnp.sqrt(a * a + b * b), "r")
+        angle = checkpoint_name(jnp.arctan2(b, a), "theta")
+        turns = jnp.floor((radius - self.start - self.pitch * angle) / (2 * math.pi * self.pitch) + 0.5)
+        t = checkpoint_name(angle + 2 * math.pi * turns, "turn")
+        q = checkpoint_name(radius - self.start - self.pitch * t, "off")
+        return x.at[i].set(t).at[j].set(q), -jnp.log(radius)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        i, j = self.pair
+        t, q = checkpoint_name(z[i], "turn"), checkpoint_name(z[j], "off")
+        radius = checkpoint_name(self.start + self.pitch * t + q, "r")
+        a, b = self.centre[0] + radius * jnp.cos(t), self.centre[1] + radius * jnp.sin(t)
+        return z.at[i].set(a).at[j].set(b), jnp.log(jnp.abs(radius))
+
+
 class SinhArcsinh(AbstractBijection):
     """Maps each variable to ``sinh(exp(log_tail) * asinh(x) - skew)``: tails and skewness in closed form.
 

@@ -223,10 +223,11 @@ class Flow(eqx.Module):
     ) -> np.ndarray:
         """Return the log-density (nats) of rows of x, given y where there is a condition."""
         densities = self._rows("log_prob_columns", x, y, precision, y_enters=self.condition_dim > 0)
-        box = self.steps[0]
-        if isinstance(box, Bounded):
-            inside = box.contains(_checked(x, self.dim, "x", np.float64))
-            densities = np.where(inside, densities, densities.dtype.type(-np.inf))
+        for place, step in enumerate(self.steps):
+            if isinstance(step, Bounded) and any(end is not None for end in (*step.low, *step.high)):
+                before = replace(self, bijection=Chain(self.steps[:place])) if place else None
+                seen = _checked(x, self.dim, "x", np.float64) if before is None else before.forward(x, y)[0]
+                densities = np.where(step.contains(seen), densities, densities.dtype.type(-np.inf))
         return densities
 
     def sample(

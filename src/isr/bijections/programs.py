@@ -99,7 +99,7 @@ def accelerated_steps(steps: Sequence[AbstractBijection]) -> tuple[AbstractBijec
 def _blocks(steps: Sequence[AbstractBijection]) -> list[_Block]:
     blocks: list[_Block] = []
     for step in steps:
-        shape = _shape(cast(Coupling, step)) if step.subnetworks else None
+        shape = _shape(step) if isinstance(step, Coupling) else None
         if shape is None:
             blocks.append(_Block((step,)))
             continue

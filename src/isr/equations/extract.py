@@ -23,7 +23,7 @@ from isr.tables.names import check_names, symbol_names
 Symbols = tuple[sympy.Symbol, ...]
 LOG_DET = "log_det"
 """What the log-determinant is called where it is printed."""
-FUNCTION_NAMES = ("Phi", "PhiInverse", "sigmoid")
+FUNCTION_NAMES = ("Phi", "PhiInverse", "MixtureQuantile", "Probit", "sigmoid")
 """Functions that printed equations call; no variable may have their names."""
 
 

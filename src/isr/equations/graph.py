@@ -19,6 +19,8 @@ import jax
 import numpy as np
 from scipy import special
 
+from isr.bijections import primitives
+
 # Sums of at most so many terms are merged into sums that read them; longer ones stay as they are.
 SHORT_SUM = 6
 # A constant larger than this that comes from scaling a sum would cancel against the variable and cost digits.
@@ -169,6 +171,16 @@ def _is_simple(exponent: Any) -> bool:
     return float(Fraction(exponent).limit_denominator(12)) == float(exponent)
 
 
+def _exactly(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """A function written in JAX on numbers, in double precision."""
+
+    def of(*arguments: Any) -> np.ndarray:
+        with jax.enable_x64(True):
+            return np.asarray(function(*(np.asarray(a, np.float64) for a in arguments)))
+
+    return of
+
+
 # Functions that stay whole, by the name JAX knows them by, with what they are on numbers.
 WHOLE: dict[str, Callable[..., Any]] = {
     "sin2pi": lambda g: np.sin(2 * np.pi * g),
@@ -179,6 +191,12 @@ WHOLE: dict[str, Callable[..., Any]] = {
     "ndtri": special.ndtri,
     "log_ndtr": special.log_ndtr,
     "log_cosh": lambda w: np.logaddexp(w, -w) - np.log(2),
+    **{
+        name: _exactly(getattr(primitives, name))
+        for name in ("number_of_logistic", "number_of_gumbel", "gumbel_of_number", "number_of_laplace")
+    },
+    "mixture_number": _exactly(primitives.mixture_number),
+    "mixture_quantile": _exactly(primitives.mixture_quantile),
     "logaddexp": np.logaddexp,
     "sigmoid": special.expit,
     "sin": np.sin,

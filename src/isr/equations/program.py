@@ -72,6 +72,69 @@ class PhiInverse(_Whole):
         return rf"\left({inner}\right)^{{{exp}}}" if exp else inner
 
 
+class Probit(sympy.Function):
+    """The standard normal quantile of p, told what p lacks to 1 as well, so that no tail loses digits.
+
+    Example:
+        >>> p = sympy.Symbol("p", real=True)
+        >>> Probit(p, 1 - p).written, round(float(Probit(sympy.Float(0.975), 0.025).evalf()), 3)
+        (PhiInverse(p), 1.96)
+    """
+
+    nargs = 2
+    is_real = True
+
+    @property
+    def written(self) -> sympy.Expr:
+        """The form for readers."""
+        return cast(Any, PhiInverse(self.args[0]))
+
+    def _eval_evalf(self, prec: int) -> sympy.Float:
+        p, q = (cast(Any, argument).evalf(30) for argument in self.args)
+        return cast(Any, PhiInverse(p) if p < q else -cast(Any, PhiInverse(q)))._eval_evalf(prec)
+
+    def _latex(self, printer, exp=None) -> str:
+        return printer._print(self.written ** (exp or 1))
+
+    def _sympystr(self, printer) -> str:
+        return printer._print(self.written)
+
+
+class MixtureQuantile(sympy.Function):
+    """The x that a mixture of k normal laws takes to the normal number u: ``sum_k r_k Phi((x - m_k)/s_k) = Phi(u)``.
+
+    Its arguments are u, then all ``r``, all ``m`` and all ``s``.
+
+    Example:
+        >>> round(float(MixtureQuantile(sympy.Float(0.5), 0.5, 0.5, 1.0, 1.0, 2.0, 2.0).evalf()), 6)
+        2.0
+    """
+
+    is_real = True
+
+    def _eval_evalf(self, prec: int) -> sympy.Float:
+        with mp.workprec(prec + 10):
+            u, *parts = (argument._to_mpmath(prec + 10) for argument in cast(Any, self.args))
+            k = len(parts) // 3
+            laws = list(zip(parts[:k], parts[k : 2 * k], parts[2 * k :], strict=True))
+            ends = [m + s * u for _, m, s in laws]
+            sign = 1 if u < 0 else -1
+
+            def gap(x: Any) -> Any:
+                return mp.fsum(r * mp.ncdf(sign * (x - m) / s) for r, m, s in laws) - mp.ncdf(sign * u)
+
+            if max(ends) == min(ends):
+                return sympy.Float(ends[0], precision=prec)
+            root = mp.findroot(gap, (min(ends), max(ends)), solver="anderson", verify=False)
+            return sympy.Float(root, precision=prec)
+
+    def _latex(self, printer, exp=None) -> str:
+        u, *parts = [printer._print(argument) for argument in self.args]
+        k = len(parts) // 3
+        inner = "; ".join(", ".join(parts[i * k : (i + 1) * k]) for i in range(3))
+        return rf"Q\left({u}; {inner}\right)" + (f"^{{{exp}}}" if exp else "")
+
+
 class sigmoid(_Whole):
     """The logistic function ``1 / (1 + exp(-g))``.
 

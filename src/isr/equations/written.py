@@ -7,11 +7,12 @@ from fractions import Fraction
 from typing import Any, cast
 
 import sympy
+from sympy.codegen.cfunctions import expm1, log1p
 from sympy.core.add import _addsort
 
 from isr.bijections.primitives import lookup
 from isr.equations.graph import Graph, Node, Value
-from isr.equations.program import Assignment, Phi, PhiInverse, sigmoid
+from isr.equations.program import Assignment, MixtureQuantile, Phi, PhiInverse, Probit, sigmoid
 
 # What is written with at most so many operations needs no hidden units beside it.
 INLINE = 60
@@ -25,6 +26,22 @@ def _soft_clamp(s: Any, bound: Any) -> Any:
     return folded(2 * bound * sympy.atan(s / bound) / sympy.pi)
 
 
+def _number_of_gumbel(w: Any) -> Any:
+    t = sympy.exp(-w)
+    return Probit(sympy.exp(-t), -cast(Any, expm1(-t)))
+
+
+def _gumbel_of_number(u: Any) -> Any:
+    """Written twice: near 1 a probability has lost what it lacks."""
+    below, above = sympy.log(cast(Any, Phi(u))), log1p(-cast(Any, Phi(-u)))
+    return sympy.Piecewise((-sympy.log(-below), u < 0), (-sympy.log(-cast(Any, above)), True))
+
+
+def _mixture_number(*parts: Any) -> Any:
+    pairs = list(zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True))
+    return Probit(*(sympy.Add(*(r * cast(Any, Phi(sign * a)) for r, a in pairs)) for sign in (1, -1)))
+
+
 FORMS: dict[str, Callable[..., Any]] = {
     "exp": sympy.exp, "log": sympy.log, "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "asin": sympy.asin,
     "acos": sympy.acos, "arctan": sympy.atan, "atan2": sympy.atan2, "sinh": sympy.sinh, "cosh": sympy.cosh,
@@ -34,6 +51,12 @@ FORMS: dict[str, Callable[..., Any]] = {
     "sin2pi": lambda g: sympy.sin(2 * sympy.pi * g),
     "log_ndtr": lambda u: sympy.log(cast(Any, Phi(u))),
     "log_cosh": lambda w: sympy.log(sympy.cosh(w)),
+    "number_of_logistic": lambda w: Probit(sigmoid(w), sigmoid(-w)),
+    "number_of_gumbel": _number_of_gumbel,
+    "gumbel_of_number": _gumbel_of_number,
+    "number_of_laplace": lambda w: -sympy.sign(w) * cast(Any, PhiInverse(sympy.exp(-sympy.Abs(w)) / 2)),
+    "mixture_number": _mixture_number,
+    "mixture_quantile": MixtureQuantile,
     "logaddexp": lambda a, b: sympy.log(sympy.exp(a) + sympy.exp(b)),
     "soft_clamp": _soft_clamp,
     "leaky_relu": lambda g, slope: sympy.Max(g, slope * g, evaluate=False),

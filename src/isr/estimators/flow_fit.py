@@ -41,6 +41,7 @@ from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
 from isr.training.loop import Noise
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
+from isr.training.monitor import Monitor
 from isr.training.population import Population
 from isr.training.workers import keep_compiled_programs
 
@@ -51,6 +52,10 @@ TRAINING_SHARE = 0.7
 ROUGH_COST = 8
 # How many networks are pruned and opened.
 N_REFINED = 3
+# Closed forms that are refitted, and how many times shorter training is where one of them explains all there is.
+N_CLOSED, SHORTER = 3, 10
+# Nats per row by which a closed form may be worse than the best to be refitted too.
+WORSE = 0.05
 # Rows that constants are refitted on: more would cost time and tell little.
 MAX_REFIT_ROWS = 100_000
 
@@ -64,12 +69,16 @@ class FlowTask:
         architectures: Shapes to choose from; the one with the best warm start is trained.
         joint: Whether y, where there is one, is an output (ISR) rather than a condition (cISR).
         stream: Where training reads its rows, if there are more than memory holds.
+        closed: Whether closed forms compete that need no training (densities only).
+        edges: Whether these may take sharp ends of rows for bounds.
     """
 
     pairs: Pairs
     architectures: tuple[Architecture, ...]
     joint: bool = False
     stream: Stream | None = None
+    closed: bool = False
+    edges: bool = True
 
 
 def fit_flow(task: FlowTask, plan: Plan) -> Fitted:
@@ -83,14 +92,18 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     shape, monitor = _best_shape(task, plan), plan.monitor
     rows = prepare(task.pairs, seed=plan.seed, isotropic="polar" in shape.charts)
     has_formulas = plan.is_sparse and shape.subnet == "eql"
+    wanted = task.closed and has_formulas and not monitor.should_stop()
+    closed = _closed_points(rows, task.edges, monitor) if wanted else []
+    nothing_left = bool(closed) and _is_explained(closed[0].model, rows)
+    plan = _shortened(plan) if nothing_left else plan
     trained = _train(
         rows, shape, task, replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
     )
     # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
     precision = np.float64 if plan.is_sparse else np.float32
-    points = [network_point(network, rows, precision) for network in trained.networks]
-    if has_formulas and points and not monitor.should_stop():
-        networks = _promising(trained, points, len(rows.train))
+    points = closed + [network_point(network, rows, precision) for network in trained.networks]
+    if has_formulas and not nothing_left and len(points) > len(closed) and not monitor.should_stop():
+        networks = _promising(trained, points[len(closed) :], len(rows.train))
         pruned = pipeline.prune(networks, flow_row_loss, rows.standard(rows.train), monitor)
         points += [network_point(network, rows) for network in pruned.networks]
         points += pipeline.refine(_opened(pruned, rows), _criterion(rows), monitor).points
@@ -118,6 +131,43 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         [_finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
         len(rows.train), shape.charts, misfit,
     )  # fmt: skip
+
+
+# Closed forms -------------------------------------------------------------------------------------------------------
+
+
+def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
+    """Return the best closed forms as points, their constants refitted together; the best by price first.
+
+    Of that one there are shorter versions too, as of every network.
+    """
+    from isr.estimators.closed_forms import closed_forms
+
+    criterion, points, stop = _criterion(rows), [], monitor.should_stop
+    monitor.begin("closed forms", N_CLOSED)
+    forms = closed_forms(rows.train.x, dim=rows.dim + rows.n_padding, edges=edges, should_stop=stop)
+    good = [form for form in forms[:N_CLOSED] if form.price < forms[0].price + WORSE * len(rows.train)]
+    for form in {form.kind: form for form in reversed(good)}.values():
+        fit = criterion.fit(Flow(Chain(form.steps), n_padding=rows.n_padding))
+        theta = fit.start
+        if not form.is_settled and not stop():
+            theta, _ = fit.converge(theta, np.flatnonzero(theta), fast=True)
+        points.insert(0, criterion.point(fit.restore(theta), fit.loss(theta)))
+        if form is forms[0] and form.is_short and not stop():
+            points += pipeline.refine([points[0].model], criterion, monitor).points
+    return [point for point in points if np.isfinite(point.held_out_nats)]
+
+
+def _is_explained(flow: Flow, rows: Rows) -> bool:
+    from isr.estimators.closed_forms import is_explained
+
+    return is_explained(flow.forward(rows.held_out.x)[0][:, : rows.dim])
+
+
+def _shortened(plan: Plan) -> Plan:
+    """Return a plan that takes a look at what training finds, for where hardly anything is left to find."""
+    phases = tuple(p._replace(n_epochs=-(-p.n_epochs // SHORTER)) for p in plan.schedule.phases)
+    return replace(plan, schedule=replace(plan.schedule, phases=phases))
 
 
 # Train --------------------------------------------------------------------------------------------------------------

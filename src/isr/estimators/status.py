@@ -119,7 +119,8 @@ def not_wild(front: Sequence[Point], rows: Rows, normal: Point | None) -> list[P
         drawn = point.model.draw(np.random.default_rng(1).normal(size=(N_TRIED, point.model.bijection.dim)))
         if not np.all(np.abs(drawn - x.mean(axis=0)) <= WILD_DRAW * _reach(x)):
             return False
-        loss = expected - point.model.log_prob(moved)
+        density = point.model.log_prob(moved)
+        loss = np.where(np.isneginf(density), 0.0, expected - density)  # rows moved out of bounds
         return bool(np.all(loss < WORST_MOVED_ROW) or np.median(loss) > WORST_ROW)
 
     return [point for point in front if point is normal or is_fine(point)]

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from isr.bijections.affine import bounded, standardise
+from isr.bijections.affine import Bounded, bounded, standardise
 from isr.bijections.build import Architecture
 from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Flow, Precision
@@ -51,6 +51,7 @@ class FlowModel(EquationModel):
     # Highest learning rate of a named effort where it is not the usual one.
     _peak: ClassVar[float | None] = None
     _joint: ClassVar[bool] = False
+    _closed: ClassVar[bool] = False
 
     def _fit(
         self, x: Table, stream: Stream | None, y: np.ndarray | None = None, noise: np.ndarray | float = 0.0
@@ -63,8 +64,25 @@ class FlowModel(EquationModel):
         pairs = Pairs(x.values, box, y, noise, n_held_out=stream and stream.n_held_out)
         n_train = stream.n_trained if stream else x.n_rows - n_held_out(x.n_rows)
         self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
-        task = FlowTask(pairs, self._architectures(x.n_columns), joint=self._joint, stream=stream)
+        task = FlowTask(
+            pairs, self._architectures(x.n_columns), joint=self._joint, stream=stream,
+            closed=self._closed and self.charts == "auto", edges=self.bounds is None,
+        )  # fmt: skip
         self._run(partial(fit_flow, task), n_train, sparse=self.subnet == "eql", peak=self._peak)
+        found = self._found_bounds() if task.closed and task.edges else ""
+        if found and self.status_.ok:
+            self.status_ = replace(self.status_, reason=f"{self.status_.reason}; {found}")
+
+    def _found_bounds(self) -> str:
+        """What sharp ends of rows became bounds of the chosen model, in words."""
+        boxes = [step for step in self.flow_.steps if isinstance(step, Bounded)]
+        ends = [
+            f"{name} ends sharply at {' and '.join(f'{end:.6g}' for end in (low, high) if end is not None)}"
+            for box in boxes
+            for name, low, high in zip(self._x_names(), box.low, box.high, strict=False)
+            if high is not None or (low is not None and low != 0)
+        ]
+        return f"{', '.join(ends)}: taken for bounds (bounds={{}} leaves them open)" if ends else ""
 
     def _misfit(self) -> Status | None:
         return self.fit_.misfit or overfitting(self._chosen)
@@ -99,13 +117,14 @@ class FlowModel(EquationModel):
             n_blocks=self.n_blocks, n_layers=self.n_layers, subnet=self.subnet, mixing=self.mixing,
             library=dict(PAPER_LIBRARY) if self.library is None else self.library, **self._shape(),
         )  # fmt: skip
-        if self.charts == "auto":
+        if self.charts == "auto" and not self._closed:
             offered = {1: [()], 2: [(), ("polar",), ("split",)]}.get(dim, [(), ("split",)])
             return tuple(replace(shape, charts=charts) for charts in offered)
         is_sparse = self.mixing == "permutation" and self._training().penalty is not None
         # With few blocks a law may fit one way of splitting the variables and not another.
         orders = 3 if is_sparse and 2 <= self.n_blocks <= 3 and dim > 2 else 1
-        return tuple(replace(shape, charts=tuple(self.charts), order=order) for order in range(orders))
+        charts = () if self.charts == "auto" else tuple(self.charts)
+        return tuple(replace(shape, charts=charts, order=order) for order in range(orders))
 
 
 CLAMP = 5.0
@@ -123,9 +142,11 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         subnet: ``"eql"`` for equations, ``"mlp"`` for the INN baseline.
         transformer: What a coupling does to each variable; affine when None.
         mixing: Between blocks: a fixed ``"permutation"``, a learned ``"linear"`` map, or ``"none"``.
-        charts: Closed-form charts to apply first, such as ``("polar",)``; ``"auto"`` lets the fit choose among none,
-            polar coordinates and a split of two modes.
-        bounds: Box that x lies in: mapping or list of ``(low, high)``, None for an open end.
+        charts: ``"auto"`` lets forms compete that need no training: marginals, laws of variables given others,
+            mixtures, polar coordinates, spirals. Or charts that couplings are trained in, such as ``("polar",)``,
+            ``("split",)`` or ``()``, and nothing else.
+        bounds: Box that x lies in: mapping or list of ``(low, high)``, None for an open end. Left out, sharp ends of
+            the rows may become bounds, which `status_` then tells; ``{}`` leaves every variable open.
         units: Unit of a variable, by name.
         training: How it is trained, an `isr.Training`; its effort alone (``"quick"``) will do.
         random_state: Seed.
@@ -160,8 +181,10 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
     """
 
     _: KW_ONLY
+    charts: Sequence[str] | str = "auto"
     transformer: AbstractTransformer | None = None
 
+    _closed: ClassVar[bool] = True
     _usual_training: ClassVar[Training] = Training(n_restarts=8, batch_size=64, backward=0.0)
     _no_training: ClassVar[tuple[str, ...]] = ("loss",)
 

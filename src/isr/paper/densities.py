@@ -35,8 +35,8 @@ TWO_BLOCKS: dict[str, Any] = {
 }  # fmt: skip
 # Blocks as in the paper; "charts" lets the fit choose among closed-form charts beyond affine couplings.
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
-    "gaussian": {"INN": {"n_blocks": 1, "subnet": "mlp"}, "ISR": {"n_blocks": 1}},
-    "banana": {"INN": {"n_blocks": 1, "subnet": "mlp"}, "ISR": {"n_blocks": 1}},
+    "gaussian": {"INN": {"n_blocks": 1, "subnet": "mlp"}, "ISR": {"n_blocks": 1, "charts": ()}},
+    "banana": {"INN": {"n_blocks": 1, "subnet": "mlp"}, "ISR": {"n_blocks": 1, "charts": ()}},
     "ring": {
         "INN": {"n_blocks": 2, "subnet": "mlp"},
         "ISR": TWO_BLOCKS,

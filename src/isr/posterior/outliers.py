@@ -18,13 +18,10 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
+from isr.tables.edges import ends_sharply
+
 # Share of draws outside the range of the training rows above which a warning is issued.
 MOST_OUTSIDE = 0.01
-# An end is sharp where half of its outermost rows (4 %, at least 40) lie within 0.61 of their distance from the end: a
-# density that is level there gives a half, one that falls to zero in a straight line 0.71, a tail more.
-OUTERMOST = 0.04
-LEAST_OUTERMOST = 40
-MOST_OF_DISTANCE = 0.61
 
 
 class OutsideDataWarning(UserWarning):
@@ -70,7 +67,7 @@ class Extent(_Arrays):
     def of(cls, x: Float[np.ndarray, "n d"]) -> Extent:
         """Return the extent of rows."""
         low, high = x.min(axis=0), x.max(axis=0)
-        return cls(low, high, _ends_sharply(x - low, high - low), _ends_sharply(high - x, high - low))
+        return cls(low, high, ends_sharply(x - low, high - low), ends_sharply(high - x, high - low))
 
     def share_outside(self, draws: Float[np.ndarray, "n d"]) -> float:
         """Return the share of draws with a value outside the range of its column."""
@@ -101,14 +98,6 @@ def warn_if_outside(extent: Extent, draws: np.ndarray, names: Sequence[str], *, 
             OutsideDataWarning,
             stacklevel=stacklevel + 1,
         )
-
-
-def _ends_sharply(distance: np.ndarray, width: np.ndarray) -> np.ndarray:
-    n = max(LEAST_OUTERMOST, int(OUTERMOST * len(distance)))
-    if len(distance) < n / OUTERMOST:
-        return np.zeros(len(width), bool)
-    nearest = np.sort(distance, axis=0)[:n]
-    return (nearest[n // 2] <= MOST_OF_DISTANCE * nearest[-1]) & (width > 0)
 
 
 def _rounded(end: float, width: float) -> str:

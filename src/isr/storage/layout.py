@@ -17,6 +17,7 @@ import numpy as np
 import safetensors.numpy
 
 from isr import __version__
+from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas, check_tree
 from isr.bijections.networks import EQL
@@ -106,7 +107,7 @@ def refuse_unless_shapes_fit(model: Any) -> None:
 def _refuse_unless_subnetworks_fit(flow: Flow) -> None:
     """Tracing lets a width of one or none pass, because such arrays broadcast."""
     n_features = flow.condition_map.n_features if flow.condition_map is not None else 0
-    for part in (step for step in flow.steps if step.subnetworks):
+    for part in (step for step in flow.steps if isinstance(step, Coupling)):
         halves = part.split, part.dim - part.split
         for network, given, read in ((part.first, *halves), (part.second, *halves[::-1])):
             found = network.stack, network.n_inputs, network.n_outputs

@@ -62,13 +62,17 @@ CLASSES = {
     "Inverted": "isr.bijections.affine",
     "Linear": "isr.bijections.affine",
     "MLP": "isr.bijections.networks",
+    "Mixture": "isr.bijections.mixtures",
     "Permutation": "isr.bijections.affine",
     "Polar": "isr.bijections.charts",
     "SavedLaws": "isr.inversion.record",
+    "Shapes": "isr.bijections.shapes",
     "Shift": "isr.bijections.affine",
     "SinhArcsinh": "isr.bijections.charts",
+    "Spiral": "isr.bijections.charts",
     "Split": "isr.bijections.charts",
     "Standardise": "isr.bijections.affine",
+    "Triangular": "isr.bijections.triangular",
 }
 """Every class a file may hold, and where it lives. A new kind of bijection joins by one line."""
 

@@ -192,6 +192,13 @@ class LanguagePrinter(CodePrinter):
     def _print_own(self, expr: Any) -> str:
         return f"{self.own[type(expr).__name__]}({self._print(expr.args[0])})"
 
+    def _print_Probit(self, expr: Any) -> str:
+        return f"isr_probit({', '.join(map(self._print, expr.args))})"
+
+    def _print_MixtureQuantile(self, expr: Any) -> str:
+        u, *parts = map(self._print, expr.args)
+        return f"isr_mixture_quantile({u}, [{', '.join(parts)}])"
+
     _print_exp = _print_log1p = _print_expm1 = _print_standard
     _print_Phi = _print_PhiInverse = _print_sigmoid = _print_sign = _print_own
 
@@ -229,6 +236,10 @@ class LanguagePrinter(CodePrinter):
 
 class CPrinter(LanguagePrinter, C99CodePrinter):
     """C99 with ``double`` throughout."""
+
+    def _print_MixtureQuantile(self, expr: Any) -> str:
+        u, *parts = map(self._print, expr.args)
+        return f"isr_mixture_quantile({u}, {len(parts) // 3}, (const double[]){{{', '.join(parts)}}})"
 
 
 class JavascriptPrinter(LanguagePrinter, JavascriptCodePrinter):

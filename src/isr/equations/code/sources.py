@@ -25,6 +25,7 @@ from isr.bijections.affine import LOG_SQRT_2PI
 from isr.bijections.flow import N_PAD_NODES
 from isr.equations.code.plan import LANGUAGES, Language, plan, wrapped
 from isr.equations.code.printers import number
+from isr.equations.graph import WHOLE
 from isr.equations.print.text import legend
 from isr.equations.program import Program
 
@@ -261,6 +262,8 @@ _FUNCTIONS: dict[str, Callable] = {
     "isr_sigmoid": expit,
     "isr_phi": ndtr,
     "isr_phi_inverse": ndtri,
+    "isr_probit": lambda p, q: np.where(p < q, 1, -1) * ndtri(np.minimum(p, q)),
+    "isr_mixture_quantile": lambda u, parts: WHOLE["mixture_quantile"](u, *parts),
 }
 
 

@@ -63,6 +63,9 @@ class _Printer(PositiveFirst, MathMLPresentationPrinter):
     def _print_Phi(self, expr: sympy.Expr) -> Any:
         return self._call(self._element("mi", "Φ"), map(self._print, expr.args))
 
+    def _print_Probit(self, expr: Any) -> Any:
+        return self._print(expr.written)
+
     def _print_PhiInverse(self, expr: sympy.Expr) -> Any:
         power = self._element("mn", "-1")
         name = self._element("msup", self._element("mi", "Φ"), power)

@@ -1,0 +1,72 @@
+"""Closed forms are found for densities that no chart was made for, and their numbers are those of the truth."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from isr.bijections.bijection import Chain
+from isr.bijections.flow import Flow
+from isr.bijections.marginals import find_marginal, find_mixture
+from isr.estimators.closed_forms import closed_forms
+from isr.tables.edges import sharp_ends
+
+N = 4000
+
+
+def kl(law, rows, seed=1):
+    """Mean of log p - log q on fresh rows of one variable, with q the marginal found on others."""
+    import isr.bijections.marginals as marginals
+
+    fresh = law.rvs(N, random_state=seed)
+    flow = Flow(Chain(tuple(marginals.marginal_steps([find_marginal(rows)], 1))))
+    return float(np.mean(law.logpdf(fresh) - flow.log_prob(fresh[:, None])))
+
+
+@pytest.mark.parametrize(
+    "law",
+    [stats.norm(3, 2), stats.t(3), stats.lognorm(0.7), stats.uniform(-2, 5), stats.expon(0, 4), stats.weibull_min(1.7),
+     stats.gamma(2.5), stats.logistic(1, 3), stats.laplace(0, 2), stats.gumbel_r(1, 2), stats.beta(2, 5)],
+    ids=lambda law: law.dist.name,
+)  # fmt: skip
+def test_the_law_of_one_variable_is_within_five_thousandths_of_a_nat(law):
+    assert kl(law, law.rvs(N, random_state=0)) < 0.005
+
+
+def test_ends_are_sharp_or_not():
+    rng = np.random.default_rng(0)
+    assert sharp_ends(rng.uniform(-3, 7, N)) == (-3.0, 7.0)
+    assert sharp_ends(rng.exponential(size=N))[1] is None
+    low, high = sharp_ends(rng.uniform(np.pi, 2 * np.pi, N))
+    assert np.pi - 0.01 < low < np.pi
+    assert 2 * np.pi < high < 2 * np.pi + 0.01
+
+
+def test_a_mixture_comes_back_with_its_means_scales_and_weights():
+    rng = np.random.default_rng(0)
+    means = np.array([[-3.0, 0.0], [3.0, 0.0], [0.0, 4.0]])
+    found = find_mixture(means[rng.integers(3, size=N)] + 0.5 * rng.normal(size=(N, 2)))
+    assert found.shared == "even one round"
+    assert_allclose(found.means[np.lexsort(found.means.T[::-1])], means[[0, 2, 1]], atol=0.05)
+    assert_allclose(found.covariances, np.tile(0.25 * np.eye(2), (3, 1, 1)), atol=0.02)
+
+
+def test_a_law_of_one_variable_given_the_other_is_found_in_the_right_order():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, N)
+    rows = np.column_stack([np.sin(2 * x) + 0.1 * rng.normal(size=N), x])
+    form = closed_forms(rows)[0]
+    assert form.kind == "laws"
+    assert form.steps[0].order == (1, 0)
+    truth = np.log(1 / 6) + stats.norm(np.sin(2 * rows[:, 1]), 0.1).logpdf(rows[:, 0])
+    assert np.mean(truth - Flow(Chain(form.steps)).log_prob(rows)) < 0.005
+
+
+@pytest.mark.slow
+def test_a_spiral_is_unwound():
+    rng = np.random.default_rng(0)
+    t = rng.uniform(2, 14, N)
+    rows = np.column_stack([0.3 * t * np.cos(t), 0.3 * t * np.sin(t)]) + 0.05 * rng.normal(size=(N, 2))
+    form = closed_forms(rows)[0]
+    assert form.kind.startswith("spiral")
+    assert abs(float(form.steps[0].pitch) - 0.3) < 0.01

@@ -15,23 +15,62 @@ from isr.cli.show import checks_as_data
 from isr.tables.extras import need
 
 
+class Story(StrEnum):
+    """What `isr demo` can tell."""
+
+    arm = "arm"
+    sensor = "sensor"
+    density = "density"
+    regression = "regression"
+    ocean = "ocean"
+
+
 def demo(
+    story: Annotated[Story, typer.Argument(help="Which one; --list says what they are.")] = Story.arm,
+    listed: Annotated[bool, typer.Option("--list", help="List the stories and leave.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the page and the model.")] = Path("demo"),
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Show on an example what the package does, and write a page about it.
 
-    Example: isr demo --out /tmp/arm
+    Example: isr demo sensor --out /tmp/sensor
     """
-    for name in ("report.html", "arm.isr"):
-        if (out / name).exists():
-            refuse_existing(out / name, force)
+    if listed:
+        from isr.stories import STORIES
+
+        if json:
+            print_json(STORIES)
+        else:
+            say("\n".join(f"isr demo {name:<11} {what}" for name, what in STORIES.items()))
+        return
+    files = ("report.html", "arm.isr") if story is Story.arm else (f"{story}.html", f"{story}.isr")
+    _refuse_folder(out, files, force)
+    if story is not Story.arm:
+        from isr import stories
+
+        need("numba") if story is Story.ocean else None
+        stories.run(story.value, lambda text: say(text, err=json), out)
+        if json:
+            print_json({"story": story.value, "out": str(out), "files": list(files)})
+        return
     from isr.demo import run
 
     result = run(lambda text: say(text, err=json), folder=out)
     if json:
         print_json({**checks_as_data(result), "out": str(out)})
+
+
+def _refuse_folder(folder: Path, files: tuple[str, ...], force: bool) -> None:
+    """Raise before any work where a folder cannot take these files."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file; --out needs a folder")
+    if not folder.exists():
+        above = next(p for p in folder.absolute().parents if p.exists())
+        refuse_existing(above / "probe", force=True)
+    for name in files:
+        if folder.exists():
+            refuse_existing(folder / name, force)
 
 
 class Experiment(StrEnum):

@@ -35,7 +35,7 @@ test: $(READY) system-packages
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist worksteal
 
 test-slow: $(READY) system-packages
-	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
+	XLA_FLAGS=--xla_cpu_multi_thread_eigen=false $(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check

@@ -16,7 +16,7 @@ OURS, PEERS = "#d1495b", "#7a8b99"
 def steps(rows: list[Row], path: Path) -> bool:
     """Bars: milliseconds a step, one core, batch 100 and 1,000."""
     found = [r for r in matching(rows, part="step", cores=1) if not r.get("variant")]
-    return bool(found) and figure(
+    return bool(found) and saved_figure(
         path, lambda plt: _bars(plt, found, "batch_size", (100, 1000), "cpu_ms_best", "ms a step")
     )
 
@@ -24,7 +24,7 @@ def steps(rows: list[Row], path: Path) -> bool:
 def sampling(rows: list[Row], path: Path) -> bool:
     """Bars: seconds a million draws and densities, one core."""
     found = matching(rows, cores=1)
-    return bool(found) and figure(
+    return bool(found) and saved_figure(
         path,
         lambda plt: _bars(plt, found, "what", ("sample", "log_prob"), "million_cpu_seconds", "s a million"),
     )

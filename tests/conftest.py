@@ -2,8 +2,9 @@
 
 import os
 
-# Two workers share a small machine in CI; one thread each is faster than fighting over cores.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+# Two workers share a small machine in CI; one thread each is faster than fighting over cores. Most programs here run
+# once, so they are compiled quickly rather than well; `make test-slow`, which trains for long, has the usual way.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
 

@@ -112,8 +112,8 @@ ONE_LINE, NONE = "read line", "exec 0<&-"
 
 @pytest.mark.parametrize(
     ("command", "reader"),
-    [("show {model}", ONE_LINE), ("show {model} --json", NONE), ("sample {model} -n 20000", NONE),
-     ("--help", ONE_LINE)],
+    [pytest.param("show {model}", ONE_LINE, marks=pytest.mark.slow), ("show {model} --json", NONE),
+     pytest.param("sample {model} -n 20000", NONE, marks=pytest.mark.slow), ("--help", ONE_LINE)],
 )  # fmt: skip
 def test_a_pipe_closed_by_its_reader_ends_a_command_quietly(command, reader, models):
     arguments = command.format(model=models["flow"])

@@ -1,7 +1,6 @@
 """The equations as JAX functions and as JAX source: the model's numbers, gradients and batches."""
 
 import importlib.util
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -29,44 +28,44 @@ def drawn(flow, noise, y):
 
 @pytest.fixture(scope="module", params=FLOWS)
 def case(request):
+    """A flow's equations, what goes in, and what the flow itself gives for it, by name of the function."""
     flow = FLOWS[request.param]()
     rng = np.random.default_rng(0)
     z = jnp.asarray(rng.normal(size=(20, flow.bijection.dim)))
     y = jnp.asarray(rng.normal(size=flow.condition_dim)) if flow.condition_dim else None
     with jax.disable_jit():
         x = jax.vmap(lambda row: drawn(flow, row, y))(z)
-    return flow, extract(flow), x, z, y
+        expected = {
+            "forward": jax.vmap(lambda row: flow.forward_one(row, y))(x),
+            "inverse": jax.vmap(lambda row: flow.inverse_one(row, y))(z),
+            "log_prob": jax.vmap(lambda row: flow.log_prob_one(row, y))(x),
+            "draw": x,
+        }
+    return extract(flow), {"inverse": z, "draw": z}, x, y, expected
+
+
+def compare(functions, rows, x, y, expected):
+    with jax.disable_jit():
+        for name, numbers in expected.items():
+            function = getattr(functions, name)
+            found = jax.vmap(lambda row, f=function: f(row, y))(rows.get(name, x))
+            jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-9, atol=1e-9), found, numbers)
 
 
 def test_functions_give_the_models_numbers(case):
-    flow, expressions, x, z, y = case
-    functions = expressions.to_jax()
-    with jax.disable_jit():
-        for one, reference, rows in (
-            (functions.forward, flow.forward_one, x),
-            (functions.inverse, flow.inverse_one, z),
-            (functions.log_prob, flow.log_prob_one, x),
-            (functions.draw, partial(drawn, flow), z),
-        ):
-            found, expected = (jax.vmap(lambda row, f=f: f(row, y))(rows) for f in (one, reference))
-            jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-9, atol=1e-9), found, expected)
+    expressions, *numbers = case
+    compare(expressions.to_jax(), *numbers)
 
 
 def test_source_gives_the_models_numbers(case, tmp_path):
-    flow, expressions, x, z, y = case
+    expressions, rows, x, y, expected = case
     (tmp_path / "model.py").write_text(generate(expressions, "jax"))
     spec = importlib.util.spec_from_file_location("generated_model", tmp_path / "model.py")
     model = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(model)
-    with jax.disable_jit():
-        for name in ("forward", "inverse", "log_prob", "draw"):
-            rows = z if name in ("inverse", "draw") else x
-            own = partial(drawn, flow) if name == "draw" else getattr(flow, f"{name}_one")
-            expected = jax.vmap(lambda row, own=own: own(row, y))(rows)
-            expected = expected[0] if isinstance(expected, tuple) else expected
-            found = jax.vmap(lambda row, name=name: getattr(model, name)(row, y))(rows)
-            assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
-    assert model.sample(jax.random.key(0), 5, y).shape == (5, flow.dim)
+    outputs = {name: e[0] if isinstance(e, tuple) else e for name, e in expected.items()}
+    compare(model, rows, x, y, {name: outputs[name] for name in ("forward", "inverse")})
+    assert model.sample(jax.random.key(0), 5, y).shape == (5, x.shape[1])
 
 
 def test_functions_compile_differentiate_and_batch():

@@ -50,6 +50,7 @@ def _all_of_it(n_layers, folder):
     assert str(isr.load(folder / "model.isr").expressions)
 
 
+@pytest.mark.slow
 def test_a_fit_of_another_shape_compiles_its_own_programs_only(compiled, tmp_path, caplog):
     _all_of_it(1, tmp_path)
     assert compiled() >= OWN

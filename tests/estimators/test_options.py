@@ -7,6 +7,7 @@ from sklearn.model_selection import GridSearchCV
 
 import isr
 from isr.bijections.coupling import Affine
+from isr.estimators.settings import Effort
 
 ESTIMATORS = [isr.SymbolicFlow, isr.ISR, isr.ConditionalISR, isr.EQLRegressor]
 
@@ -80,6 +81,8 @@ def test_nested_options_are_set_and_cloned_whatever_training_was():
 
 def test_a_grid_search_reaches_the_options_of_training():
     x = np.random.default_rng(0).normal(size=(60, 1))
-    model = isr.EQLRegressor(n_layers=1, library=["id"], training="quick", random_state=0)
+    model = isr.EQLRegressor(
+        n_layers=1, library=["id"], training=isr.Training(Effort(60, 60, 20)), random_state=0
+    )
     search = GridSearchCV(model, {"training__n_restarts": [1, 2]}, cv=2).fit(x, 3 * x[:, 0])
     assert search.best_score_ == pytest.approx(1.0)

@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
+import isr
 from isr.bijections.affine import Bounded, Standardise
 from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
@@ -62,6 +64,16 @@ def arm():
     return gather(
         bundle, data=(x, y), title="An arm", calibration=calibration, provenance={"command": "isr fit"}
     )
+
+
+def laws():
+    """An inversion: the law of a voltage, and a prior that was stated."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.uniform([10, 1], [80, 3], size=(200, 2)), columns=["temperature", "pressure"])
+    y = pd.DataFrame({"voltage": 0.02 * x["temperature"] * x["pressure"] + 0.02 * rng.normal(size=200)})
+    law, prior = "0.02*temperature*pressure", {"temperature": (10, 80), "pressure": (1, 3)}
+    model = isr.Inversion(law=law, prior=prior, fallback=False, random_state=0).fit(x, y)
+    return gather(model, data=(x, y), title="A sensor", y_star=[1.6])
 
 
 def joint():
@@ -125,7 +137,11 @@ PAGES = {
     "bounded": bounded,
     "many": many,
     "law": law,
+    "laws": laws,
 }
+STILL = ("law", "laws")
+"""Pages without an explorer."""
+
 HOSTILE = (
     "</script><script>window.hacked = 1</script>",
     "<img src=x onerror=window.hacked=2>",

@@ -12,10 +12,10 @@ from isr.equations import extract
 from isr.posterior.maximum import reach
 from isr.posterior.posterior import Posterior
 from isr.problems import kinematics
-from report.report_models import HOSTILE, PAGES
+from report.report_models import HOSTILE, PAGES, STILL
 
 PATIENCE = 60.0
-LIVE = [name for name in PAGES if name != "law"]
+LIVE = [name for name in PAGES if name not in STILL]
 
 
 def until(page, expression, what):
@@ -53,7 +53,7 @@ def open_page(browser, page_of):
         )
         path, data = page_of(name)
         page.goto(path.as_uri())
-        if name != "law":
+        if name not in STILL:
             until(page, "isrReport.explorer && isrReport.explorer.settled >= 2", "the first draws")
             settle(page)
         return page, data
@@ -457,3 +457,63 @@ def test_a_slow_machine_gets_fewer_draws_while_it_moves_and_all_of_them_at_rest(
     until(page, "isrReport.explorer.done === isrReport.explorer.wanted", "the quick draws")
     settle(page)
     assert shown_draws(page)["n"] == 5000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["arm", "laws"])
+def test_a_page_is_at_most_four_screens_long_before_anything_is_unfolded(open_page, name, width, scheme):
+    page, _ = open_page(name, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    height, wide = page.evaluate(
+        "[document.documentElement.scrollHeight, document.documentElement.scrollWidth]"
+    )
+    assert height <= 4 * 900
+    assert wide <= width
+    first = page.locator("main > section").first
+    assert first.get_attribute("id") in ("law", "equations")
+
+
+def test_a_link_opens_the_section_it_leads_to(open_page):
+    page, _ = open_page("arm")
+    table = page.locator("#checks table")
+    assert not table.is_visible()
+    page.locator("nav a[href='#checks']").click()
+    table.wait_for(state="visible", timeout=5000)
+
+
+def test_the_theme_button_says_what_it_does(open_page):
+    page, _ = open_page("laws", color_scheme="dark")
+    assert page.locator("#theme").inner_text() == "Switch to light"
+    page.locator("#theme").click()
+    assert page.locator("#theme").inner_text() == "Switch to dark"
+
+
+def test_numbers_are_written_as_people_write_them(open_page):
+    page, _ = open_page("laws")
+    shown = page.evaluate(
+        "[[80, 1e-12], [0.0012, 1e-15], [1.25e-9, 1e-20], [2.5e12, 1e10], [-80, 0]].map((p) => isrReport.shown(...p))"
+    )
+    assert shown == ["80", "0.0012", "1.25·10⁻⁹", "2.5·10¹²", "−80.0"]
+
+
+def test_a_density_does_not_sag_at_a_bound(open_page):
+    page, _ = open_page("bounded")
+    grid = page.evaluate("""() => {
+      const n = 20000, x = Float64Array.from({ length: n }, (_, i) => (i + 0.5) / n);
+      return [...isrReport.densityAlong(x, n, 1, 0, -0.07, 1.07, 160, 0.05, [0, 1])];
+    }""")
+    middles = -0.07 + (np.arange(160) + 0.5) / 160 * 1.14
+    inside = (middles > 0.01) & (middles < 0.99)
+    assert_allclose(np.asarray(grid)[inside], 1.0, atol=0.03)
+    assert_allclose(np.asarray(grid)[(middles < -0.01) | (middles > 1.01)], 0.0)
+
+
+def test_a_law_stands_first_with_its_errors_prior_posterior_and_check(open_page):
+    page, _ = open_page("laws")
+    text = page.locator("#law").inner_text()
+    assert re.search(r"voltage = 0\.0\d+(\(\d+\))?\*pressure\*temperature ± 0\.0\d+\(\d+\)", text)
+    assert "temperature ~ uniform(10, 80)" in text
+    assert "Posterior given voltage = 1.6" in text
+    assert "Posterior predictive check" in text
+    page.locator("nav a[href='#fits']").click()
+    assert page.locator("#fits svg").count() == 3  # predictions, and residuals against two variables

@@ -60,6 +60,7 @@ def elements(page_of):
 
 
 SECTIONS = {
+    "law",
     "explorer",
     "equations",
     "front",
@@ -71,11 +72,12 @@ SECTIONS = {
     "provenance",
 }
 SHOWN = {
-    "arm": SECTIONS - {"front", "fits"},
+    "arm": SECTIONS - {"law", "front", "fits"},
     "joint": {"explorer", "equations", "provenance"},
     "density": {"explorer", "equations", "front", "samples", "checks", "provenance"},
     "padded": {"explorer", "equations", "provenance"},
     "law": {"equations", "fits", "provenance"},
+    "laws": {"law", "fits", "provenance"},
 }
 
 

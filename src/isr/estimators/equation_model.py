@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from isr.bijections.parameters import flatten
 from isr.estimators.pipeline import Fitted
 from isr.estimators.settings import Effort, Plan, Training, make_schedule, seed_of, training_of
+from isr.estimators.shown import Shown
 from isr.estimators.status import Status, status_of
 from isr.formulas.front import Front, Point, choose
 from isr.storage import Bundle, save
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 MOST_NUMBERS = 200_000
 
 
-class EquationModel(BaseEstimator):
+class EquationModel(Shown, BaseEstimator):
     """Base of the estimators; a subclass gives names and a function that fits."""
 
     units: Mapping[str, str] | None

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from isr.estimators.inverse import ConditionalISR, observation_noise
 from isr.estimators.settings import seed_of
+from isr.estimators.shown import Shown
 from isr.inversion.find import Found, find_law
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import PriorLaw, of_prior
@@ -41,7 +42,7 @@ CLEARLY = 2.0
 
 
 @dataclass(eq=False, repr=False)
-class Inversion(BaseEstimator):
+class Inversion(Shown, BaseEstimator):
     """Finds the law of y given x and the law of x, both short, and gives the exact posterior that follows.
 
     Args:
@@ -199,9 +200,7 @@ class Inversion(BaseEstimator):
         """Return the centre of the law for rows of x, a column for each column of y; NaN where it says nothing."""
         check_is_fitted(self, "law_")
         rows = read_table(x, like=self.x_columns_, what="x").values
-        found = np.full((len(rows), len(self.y_columns_)), np.nan)
-        found[:, [c.index for c in self.law_.columns]] = self.law_.means(rows)
-        return found
+        return self.law_.predict(rows, len(self.y_columns_))
 
     def _rows(self, y: Any) -> np.ndarray:
         check_is_fitted(self, "law_")

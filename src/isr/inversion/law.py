@@ -195,6 +195,12 @@ class Law:
             [np.exp(m) if c.transform else m for c, m in zip(self.columns, means, strict=True)]
         )
 
+    def predict(self, x: Float[np.ndarray, "n d"], n_y: int) -> Float[np.ndarray, "n n_y"]:
+        """Return the centre of all columns of y, NaN in those that the law says nothing of."""
+        found = np.full((len(x), n_y), np.nan)
+        found[:, [c.index for c in self.columns]] = self.means(x)
+        return found
+
     def residuals(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"]
     ) -> Float[np.ndarray, "columns n"]:

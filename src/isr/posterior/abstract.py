@@ -224,7 +224,7 @@ class AbstractPosterior(ABC):
         self,
         n: int = 2000,
         *,
-        truth: ArrayLike | None = None,
+        truth: ArrayLike | Mapping[str, float] | None = None,
         prior: Prior | ArrayLike | None = None,
         names: Sequence[str] | None = None,
         random_state: RandomState = 0,
@@ -233,7 +233,7 @@ class AbstractPosterior(ABC):
 
         Args:
             n: Draws.
-            truth: One row, drawn as dashed red lines.
+            truth: One row, or some of its values by name, drawn as dashed red lines.
             prior: A prior, or rows drawn from one, in grey.
             names: Which variables to show; the first eight where there are more, and the title then says so.
             random_state: Seed of the draws.
@@ -242,7 +242,19 @@ class AbstractPosterior(ABC):
 
         draws = _finite(self.sample(n, random_state))
         rows = prior.sample(n, random_state=0) if isinstance(prior, Prior) else prior
-        return pair_plot(draws, self.x_names, units=self.units, truth=truth, prior=rows, shown=names)
+        return pair_plot(
+            draws, self.x_names, units=self.units, truth=truth, prior=rows, shown=names, title=self._given()
+        )
+
+    def _given(self) -> str:
+        """What was observed, for the title of a figure."""
+        if len(self.y_star) > 1:
+            return f"given {len(self.y_star)} observations"
+        shown = [
+            f"{n} = {v:.4g} {self.units.get(n, '')}".strip()
+            for n, v in zip(self.y_names[:3], self.y_star[0], strict=False)
+        ]
+        return f"given {', '.join(shown)}{', …' if len(self.y_names) > 3 else ''}"
 
     def resimulate(
         self, simulator: Simulator | None = None, n: int = 1000, random_state: RandomState = 0

@@ -25,15 +25,16 @@ def pair_plot(
     names: Sequence[str],
     *,
     units: Mapping[str, str] | None = None,
-    truth: ArrayLike | None = None,
+    truth: ArrayLike | Mapping[str, float] | None = None,
     prior: ArrayLike | None = None,
     shown: Sequence[str] | None = None,
     colour: str = "tab:blue",
+    title: str = "",
 ) -> "Figure":
     """Return a figure of finite draws: histograms on the diagonal, points with 50 % and 94 % regions below.
 
-    The truth, one row, is drawn as dashed red lines, rows of a prior in grey. Names to be shown are the first eight
-    where there are more, and the title then says so.
+    The truth, one row or some values by name, is drawn as dashed red lines, rows of a prior in grey. Names to be shown
+    are the first eight where there are more, and the title then says so.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(100, 2))
@@ -42,6 +43,11 @@ def pair_plot(
     """
     chosen = _chosen(names, shown)
     n = len(chosen)
+    if isinstance(truth, Mapping):
+        unknown = [str(name) for name in truth if name not in names]
+        if unknown:
+            raise ValueError(f"the truth names {quoted(unknown)}; the variables are {quoted(list(names))}")
+        truth = [float(truth.get(name, np.nan)) for name in names]
     samples = draws[:, chosen]
     red = np.empty((0, n)) if truth is None else _rows(np.atleast_2d(truth), names, "truth")[:, chosen]
     grey = np.empty((0, n)) if prior is None else _rows(prior, names, "prior")[:, chosen]
@@ -64,8 +70,43 @@ def pair_plot(
     _label(grid, [names[i] for i in chosen], units or {})
     if n < len(names):
         which, hint = ("first ", "; choose others by names=[...]") if shown is None else ("", "")
-        figure.suptitle(f"{which}{n} of {len(names)} variables{hint}", fontsize="medium")
+        title = f"{title}\n{which}{n} of {len(names)} variables{hint}".strip()
+    if title:
+        figure.suptitle(title.replace("$", r"\$"), fontsize="medium")
     figure.align_labels()
+    figure.tight_layout()
+    return figure
+
+
+def fit_plot(
+    x: Float[np.ndarray, "n d"],
+    observed: Float[np.ndarray, "n c"],
+    predicted: Float[np.ndarray, "n c"],
+    x_names: Sequence[str],
+    y_names: Sequence[str],
+) -> "Figure":
+    """Return a figure with a row for each output: predictions, and what they leave against each variable of x.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(50, 2))
+        >>> len(fit_plot(rows, rows[:, :1], rows[:, :1], ["a", "b"], ["y"]).axes)
+        3
+    """
+    across, down = min(len(x_names), MAX_VARIABLES), min(len(y_names), MAX_VARIABLES)
+    size = (2.6 * (across + 1), 2.4 * down)
+    figure, grid = need("matplotlib.pyplot").subplots(down, across + 1, figsize=size, squeeze=False)
+    dots: dict[str, Any] = {"markersize": 2, "alpha": 0.5, "rasterized": True}
+    for (first, *others), name, seen, said in zip(grid, y_names, observed.T, predicted.T, strict=False):
+        ends = [np.nanmin(seen), np.nanmax(seen)]
+        first.plot(ends, ends, color="0.5", linewidth=1)
+        first.plot(said, seen, ".", **dots)
+        first.set(xlabel="predicted", ylabel=name.replace("$", r"\$"))
+        for ax, x_name, column in zip(others, x_names, x.T, strict=False):
+            ax.axhline(0.0, color="0.5", linewidth=1)
+            ax.plot(column, seen - said, ".", **dots)
+            ax.set(
+                xlabel=x_name.replace("$", r"\$"), ylabel="observed − predicted" if ax is others[0] else ""
+            )
     figure.tight_layout()
     return figure
 
@@ -90,7 +131,7 @@ def _limits(samples: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> np.nda
     parts = [np.quantile(samples, [0.001, 0.999], axis=0), truth]
     if len(prior):
         parts.append(np.quantile(prior, [0.005, 0.995], axis=0))
-    low, high = np.concatenate(parts).min(axis=0), np.concatenate(parts).max(axis=0)
+    low, high = np.nanmin(np.concatenate(parts), axis=0), np.nanmax(np.concatenate(parts), axis=0)
     margin = 0.05 * (high - low) + 1e-12 + 1e-6 * np.maximum(np.abs(low), np.abs(high))
     return np.stack([low - margin, high + margin], axis=1)
 

@@ -87,11 +87,10 @@ HALF_WIDTH = 46
 
 @dataclass(frozen=True)
 class Equations:
-    """A model's equations: what is shown, sources by name, cost, and standard errors of printed constants by
-    absolute value.
-    """
+    """A model's equations as shown, and without intermediates; sources by name; errors of printed constants."""
 
     listings: tuple[Listing, ...] = ()
+    composed: tuple[Listing, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     complexity: int | None = None
     n_constants: int | None = None
@@ -113,7 +112,8 @@ def equations_of(model: Any, expressions: Expressions, errors: Any = None) -> Eq
         both = "\n\n".join(f"% {way}\n{expressions.latex(way)}" for way in expressions.directions)
         sources = {"LaTeX": f"{both}\n", **sources}
     return Equations(
-        (*listings(expressions, known), *composed_listings(expressions)),
+        tuple(listings(expressions, known)),
+        tuple(composed_listings(expressions)),
         sources,
         expressions.complexity,
         expressions.n_constants,

@@ -254,8 +254,11 @@ def marginal_figures(
     figures = []
     for i, name in enumerate(names[:MOST_MARGINALS]):
         columns = [c[np.isfinite(c[:, i]), i] for c in (data, samples) if c is not None]
-        axis = _robust(np.concatenate(columns), name)
-        edges = np.linspace(axis.low, axis.high, n_bins + 1)
+        pooled = np.concatenate(columns)
+        axis = _robust(pooled, name)
+        # bins end where the values do, so that the first and the last are not half empty at a bound
+        low, high = max(axis.low, pooled.min(initial=np.inf)), min(axis.high, pooled.max(initial=-np.inf))
+        edges = np.linspace(*((low, high) if low < high else (axis.low, axis.high)), n_bins + 1)
         counts = [np.histogram(c, bins=edges)[0] / (max(1, len(c)) * (edges[1] - edges[0])) for c in columns]
         chart = Chart(axis, Axis(0.0, 1.12 * max(float(c.max()) for c in counts) or 1.0, "density"), 290, 200)
         styles = ("bars", "outline") if data is not None else ("outline",)
@@ -301,6 +304,18 @@ def fit_figure(name: str, observed: np.ndarray, predicted: np.ndarray) -> Figure
     return Figure(
         chart.svg([chart.line(ends, ends, "line faint"), dots], f"Predicted against observed {name}")
     )
+
+
+def residual_figures(name: str, left: np.ndarray, x_names: Sequence[str], x: np.ndarray) -> list[Figure]:
+    """Return what is left of one output against each variable of x: a pattern is something the formula lacks."""
+    figures = []
+    for i, x_name in enumerate(x_names[:MOST_MARGINALS]):
+        across, up = axis_of(x[:, i], x_name), axis_of(left, f"{name}, observed − predicted")
+        chart = Chart(across, up, 290, 220)
+        zero = chart.line([across.low, across.high], [0.0, 0.0], "line faint")
+        dots = chart.dots(x[:MOST_DOTS, i], left[:MOST_DOTS], "dots model")
+        figures.append(Figure(chart.svg([zero, dots], f"Residuals of {name} against {x_name}")))
+    return figures
 
 
 def _robust(values: np.ndarray, label: str) -> Axis:

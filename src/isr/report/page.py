@@ -7,7 +7,7 @@ import functools
 import hashlib
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
 from isr.equations.print.mathml import listings
 from isr.formulas.front import Point
+from isr.inversion.record import SavedLaws
 from isr.report.equations import Equations, equations_of
-from isr.report.explorer import explorer_payload, packed, script_json
+from isr.report.explorer import _middle_row, explorer_payload, packed, script_json
 from isr.report.figures import (
     Figure,
     calibration_figures,
@@ -32,11 +33,14 @@ from isr.report.figures import (
     history_figure,
     marginal_figures,
     pair_figures,
+    residual_figures,
 )
 from isr.report.gather import ReportData, gather
 from isr.storage import Bundle
 
 MOST_CONSTANTS = 60
+# Draws of the posterior that stands beside a law.
+N_DRAWS = 2000
 # What the model as code may take of the page, which has to stay below 3 MB with everything else in it.
 MOST_CODE = 2_000_000
 # In the order they are read in: later ones use what earlier ones define.
@@ -96,6 +100,7 @@ def render(data: ReportData) -> str:
         "lead": _lead(bundle.model),
         "tiles": _tiles(data, equations),
         "variables": _variables(data),
+        "law": _law(data),
         "equations": equations,
         "sources": list(sources),
         "constants": _constants(bundle),
@@ -161,9 +166,10 @@ def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
     """Anchor and name of each section that has something to show."""
     data, explorer = context["data"], context["explorer"]
     names = {
-        "summary": "Summary",
-        "explorer": "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live",
+        "law": "Law",
         "equations": "Equations",
+        "explorer": "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live",
+        "summary": "Variables",
         "front": "Front",
         "samples": "Samples" if data.x is None else "Data and samples",
         "fits": "Predictions",
@@ -196,6 +202,8 @@ def _expressions(bundle: Bundle, model: Any = None) -> Expressions | None:
 def _lead(model: Any) -> str:
     if isinstance(model, Formulas):
         return "Formulas for y, found from data."
+    if isinstance(model, SavedLaws):
+        return "What y is, given x; what is known of x; and the posterior of x that follows from both."
     if not isinstance(model, Flow):
         return ""
     if model.noise:
@@ -203,6 +211,34 @@ def _lead(model: Any) -> str:
     if model.condition_map is not None:
         return "For every observation y, a closed-form map between x and a standard normal latent z, and its density."
     return "A closed-form map between x and a standard normal latent z, with its inverse and its density."
+
+
+def _law(data: ReportData) -> dict[str, Any] | None:
+    """The law of y and of x of an `Inversion`, as lines, and what was found out about it."""
+    bundle = data.bundle
+    if not isinstance(bundle.model, SavedLaws):
+        return None
+    y = data.y_star or (None if data.y is None else _middle_row(data.y))
+    return {
+        "lines": str(bundle.model.to_law()).splitlines(),
+        "prior": str(bundle.model.to_prior(bundle.x_names)).splitlines(),
+        "verdict": bundle.metadata.get("verdict", ""),
+        "posterior": None if y is None else _posterior(data, y),
+    }
+
+
+def _posterior(data: ReportData, y: Sequence[float]) -> dict[str, Any]:
+    """What a law says of x given one observation: a table, densities and whether the law explains it."""
+    post = data.bundle.posterior(list(y))
+    draws = post.sample(N_DRAWS)
+    rows = post.summary(draws).reset_index().to_dict("records")
+    return {
+        "given": [f"{n} = {v:.4g}" for n, v in zip(_labels(data, "y"), y, strict=True)],
+        "rows": [{k: v if isinstance(v, str) else f"{v:.4g}" for k, v in row.items()} for row in rows],
+        "p_value": post.predictive().p_value,
+        "outside": post.share_outside,
+        "marginals": marginal_figures(_labels(data, "x"), data.x, draws),
+    }
 
 
 def _tiles(data: ReportData, equations: Equations) -> list[tuple[str, str]]:
@@ -301,8 +337,13 @@ def _point(point: Point, bundle: Bundle) -> str:
 def _fits(data: ReportData) -> list[Figure]:
     if data.predicted is None or data.y is None:
         return []
-    columns = zip(_labels(data, "y")[:6], data.y.T, data.predicted.T, strict=False)
-    return [fit_figure(name, observed, predicted) for name, observed, predicted in columns]
+    figures, x_names = [], _labels(data, "x")
+    for name, observed, predicted in zip(_labels(data, "y")[:6], data.y.T, data.predicted.T, strict=False):
+        known = np.isfinite(predicted)
+        if data.x is not None and known.any():
+            figures.append(fit_figure(name, observed[known], predicted[known]))
+            figures += residual_figures(name, (observed - predicted)[known], x_names, data.x[known])
+    return figures
 
 
 def _calibration(data: ReportData) -> dict[str, Any] | None:

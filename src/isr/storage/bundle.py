@@ -225,7 +225,7 @@ class Bundle:
         if isinstance(self.model, Formulas):
             return ("predict",)
         if self._laws is not None:
-            return ("posterior",)
+            return ("posterior", "predict")
         if not isinstance(self.model, Flow):
             return ()
         posterior = ("posterior",) if self.model.condition_dim else ()
@@ -277,6 +277,8 @@ class Bundle:
         """Return y for rows of x, a column per output: the surrogate of an `ISR`, or the formulas of a regressor."""
         self.require("predict")
         rows = read_table(x, like=self.columns("x"), what="x").values
+        if self._laws is not None:
+            return self._laws.to_law().predict(rows, len(self.y_names))
         if isinstance(self.model, Formulas):
             with jax.enable_x64(True):
                 return np.asarray(self.model.columns(jnp.asarray(rows.T))[0]).T

@@ -17,12 +17,21 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+// A number as people write it: 80, 0.0012, 1.23·10⁻⁹.
+function plain(value, digits = 6) {
+  const size = Math.abs(value);
+  if (!size || (size >= 1e-4 && size < 1e7)) return String(Number(value.toPrecision(digits))).replace("-", "−");
+  const [mantissa, power] = value.toExponential(3).split("e");
+  const raised = [...String(Number(power))].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("");
+  return `${Number(mantissa)}·10${raised}`.replace("-", "−");
+}
+
 // A number to as many decimals as its spread makes meaningful.
 function shown(value, spread) {
   if (!Number.isFinite(value)) return "–";
   const size = Math.floor(Math.log10(spread > 0 ? spread : Math.abs(value) || 1));
   const decimals = 2 - size;
-  if (decimals > 8 || size > 6) return value.toExponential(3).replace("-", "−");
+  if (decimals > 8 || size > 6) return plain(value);
   return value.toFixed(Math.max(0, decimals)).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 }
 

@@ -10,7 +10,7 @@ class Corner {
     this.pixels = new ImageData(PAIR_BINS, PAIR_BINS);
   }
 
-  // picture: variables, ranges, x, n, summary, mode, truth, point, prior, shown (which variables).
+  // picture: variables, ranges, bounds, x, n, summary, mode, truth, point, prior, shown (which variables).
   draw(picture) {
     const width = this.canvas.shownWidth, d = picture.shown.length;
     if (!width || !d) return;
@@ -33,7 +33,7 @@ class Corner {
   marginal(context, box, picture, i) {
     const [low, high] = picture.ranges[i], own = picture.summary[i];
     const sigma = 0.9 * own.wide * picture.n ** -0.2;
-    const grid = densityAlong(picture.x, picture.n, picture.variables.length, i, low, high, LINE_BINS, sigma);
+    const grid = densityAlong(picture.x, picture.n, picture.variables.length, i, low, high, LINE_BINS, sigma, picture.bounds[i]);
     const prior = picture.prior && picture.prior(i, low, high);
     let top = 1e-300;
     for (const v of grid) top = Math.max(top, v);
@@ -88,7 +88,7 @@ class Corner {
     const narrow = 0.8 * picture.n ** (-1 / 6);
     const grid = densityOver(
       picture.x, picture.n, picture.variables.length, i, j, rangeI, rangeJ, PAIR_BINS,
-      narrow * picture.summary[i].wide, narrow * picture.summary[j].wide,
+      narrow * picture.summary[i].wide, narrow * picture.summary[j].wide, picture.bounds[i], picture.bounds[j],
     );
     const levels = levelsOf(grid, [0.5, 0.9]);
     context.save();

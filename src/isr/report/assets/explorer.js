@@ -237,7 +237,7 @@ class Explorer {
     const ranges = this.spec.x.map((v, i) => (this.zoomed ? this.around(i) : [v.low, v.high]));
     const isPosterior = this.spec.kind === "posterior";
     const picture = {
-      variables: this.spec.x, ranges, x, n, summary: this.summary, shown: this.chosen,
+      variables: this.spec.x, ranges, bounds: this.spec.search.bounds, x, n, summary: this.summary, shown: this.chosen,
       mode: isPosterior ? mode : null, truth: this.truth, point: this.draws.point || null,
       prior: this.spec.rows && !this.zoomed ? (i, low, high) => this.prior(i, low, high) : null,
     };
@@ -311,10 +311,11 @@ class Explorer {
 }
 
 setUpTheme();
+setUpFolds();
 setUpMathematics();
 setUpCopying();
 setUpFront();
-window.isrReport = { data: DATA, explorer: null };
+window.isrReport = { data: DATA, explorer: null, shown, densityAlong };
 if (DATA.explorer) {
   byId("explorer").hidden = false;
   unpack(DATA.explorer.source).then((source) => {

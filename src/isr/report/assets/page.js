@@ -7,6 +7,7 @@ function setUpTheme() {
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
   const show = () => {
     button.setAttribute("aria-pressed", String(isDark()));
+    button.textContent = `Switch to ${isDark() ? "light" : "dark"}`;
     redrawAll();
   };
   button.hidden = false;
@@ -27,6 +28,21 @@ function setUpTheme() {
     redrawAll();
   });
   show();
+}
+
+// A link into a folded section opens it, and so does printing.
+function setUpFolds() {
+  const open = () => {
+    const target = location.hash.length > 1 && byId(location.hash.slice(1));
+    const fold = target && target.querySelector("details.fold");
+    if (fold) fold.open = true;
+  };
+  addEventListener("hashchange", open);
+  for (const link of document.querySelectorAll("nav a")) link.addEventListener("click", () => setTimeout(open));
+  addEventListener("beforeprint", () => {
+    for (const fold of document.querySelectorAll("details.fold")) fold.open = true;
+  });
+  open();
 }
 
 // Without a mathematical font browsers set subscripts on the base line; the style sheet then lowers them.

@@ -55,19 +55,39 @@ function blur(grid, length, stride, lines, lineStride, sigma) {
   }
 }
 
-function densityAlong(x, n, width, column, low, high, bins, sigma) {
+// First cell of a grid inside a bound of the variable and the one past the last: no density is smoothed across a bound.
+function insideBounds([low, high], bins, [least, most] = [null, null]) {
+  const cell = (v) => ((v - low) / (high - low)) * bins;
+  const first = least === null ? 0 : Math.min(bins - 1, Math.max(0, Math.round(cell(least))));
+  const last = most === null ? bins : Math.max(first + 1, Math.min(bins, Math.round(cell(most))));
+  // How much of the variable's range the first and the last cell hold, with what lies between them and the bounds.
+  const wide = [least === null ? 1 : first + 1 - cell(least), most === null ? 1 : cell(most) - last + 1];
+  return [first, last, ...wide.map((w) => (w > 0.4 && w < 1.6 ? w : 1))];
+}
+
+function gathered(grid, first, last, wideFirst, wideLast) {
+  if (first > 0) grid[first] += grid[first - 1];
+  if (last < grid.length) grid[last - 1] += grid[last];
+  grid[first] /= wideFirst;
+  grid[last - 1] /= wideLast;
+  return grid.fill(0, 0, first).fill(0, last);
+}
+
+function densityAlong(x, n, width, column, low, high, bins, sigma, bounds) {
   const grid = new Float64Array(bins);
   const scale = bins / (high - low);
   for (let i = 0; i < n; i++) {
     const cell = Math.floor((x[i * width + column] - low) * scale);
     if (cell >= 0 && cell < bins) grid[cell] += scale / n;
   }
-  blur(grid, bins, 1, 1, bins, sigma * scale);
+  const [first, last, wideFirst, wideLast] = insideBounds([low, high], bins, bounds);
+  gathered(grid, first, last, wideFirst, wideLast);
+  blur(grid.subarray(first, last), last - first, 1, 1, bins, sigma * scale);
   return grid;
 }
 
 // Row 0 is the top, as on a screen.
-function densityOver(x, n, width, i, j, rangeI, rangeJ, bins, sigmaI, sigmaJ) {
+function densityOver(x, n, width, i, j, rangeI, rangeJ, bins, sigmaI, sigmaJ, boundsI, boundsJ) {
   const grid = scratch("pair", bins * bins);
   const scaleI = bins / (rangeI[1] - rangeI[0]), scaleJ = bins / (rangeJ[1] - rangeJ[0]);
   for (let k = 0; k < n; k++) {
@@ -75,8 +95,9 @@ function densityOver(x, n, width, i, j, rangeI, rangeJ, bins, sigmaI, sigmaJ) {
     const up = Math.floor((x[k * width + j] - rangeJ[0]) * scaleJ);
     if (across >= 0 && across < bins && up >= 0 && up < bins) grid[(bins - 1 - up) * bins + across] += 1;
   }
-  blur(grid, bins, 1, bins, bins, sigmaI * scaleI);
-  blur(grid, bins, bins, bins, 1, sigmaJ * scaleJ);
+  const [left, right] = insideBounds(rangeI, bins, boundsI), [lowest, highest] = insideBounds(rangeJ, bins, boundsJ);
+  blur(grid.subarray(left), right - left, 1, bins, bins, sigmaI * scaleI);
+  blur(grid.subarray((bins - highest) * bins), highest - lowest, bins, bins, 1, sigmaJ * scaleJ);
   return grid;
 }
 

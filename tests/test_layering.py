@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "storage": {"tables", "bijections", "equations", "formulas", "posterior"},
     "posterior": {"tables", "bijections"},
     "search": {"tables", "bijections", "equations"},
-    "inversion": {"tables", "bijections", "equations", "posterior", "search"},
+    "inversion": {"tables", "bijections", "equations", "posterior", "search", "motion"},
     "motion": {"tables", "equations", "search"},
     "estimators": LIBRARY,
     "report": LIBRARY | {"estimators"},

@@ -5,14 +5,17 @@ import pandas as pd
 import pytest
 import sympy
 from numpy.testing import assert_allclose
+from scipy import stats
 from scipy.integrate import solve_ivp
 
 import isr
 from isr.motion.dictionary import Library
+from isr.motion.law import Channel, MotionLaw
 from isr.motion.read import from_long, read_series
 from isr.motion.refit import refit
 from isr.motion.series import Series
 from isr.motion.system import System
+from isr.search.formula import Formula, parse
 
 A, B, K = sympy.symbols("a b k", real=True)
 C = sympy.symbols("c0 c1", real=True)
@@ -167,3 +170,134 @@ def test_a_table_without_the_time_column_is_refused():
 def test_a_start_of_the_wrong_size_is_refused(fitted):
     with pytest.raises(ValueError, match="start has 1 values and x 0; the law needs 2 and 0"):
         fitted.predict([0.0, 1.0], [1.0])
+
+
+def decays(n, noise, seed=0):
+    """Rows of (k, m0) and of what is left of m at five times, m' = -k m."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.uniform(0.5, 2, n), rng.uniform(1, 3, n)])
+    mean = x[:, 1:] * np.exp(-x[:, :1] * np.arange(5) * 0.5)
+    return pd.DataFrame(x, columns=["k", "m0"]), mean * np.exp(noise * rng.normal(size=mean.shape))
+
+
+@pytest.fixture(scope="module")
+def inversion():
+    x, y = decays(400, 0.05)
+    model = isr.Inversion(
+        prior={"k": (0.5, 2), "m0": (1, 3)}, series={"m": range(5)}, times=np.arange(5) * 0.5
+    )
+    return model.fit(x, y)
+
+
+def test_an_inversion_finds_a_law_of_motion(inversion):
+    m, k = sympy.symbols("m k", real=True)
+    (channel,) = inversion.law_.channels
+    assert sympy.simplify(channel.slope + k * m) == 0
+    assert channel.start.text() == "m0"
+    assert channel.noise == "lognormal"
+    assert "no test refutes it" in inversion.verdict_
+    assert r"\dot{m}" in inversion.law_.latex()
+
+
+def test_its_posterior_is_that_of_the_exact_trajectories(inversion):
+    y = decays(1, 0.05, seed=5)[1][0]
+    draws = inversion.posterior(y).sample(4000)
+    k, m0 = np.meshgrid(np.linspace(0.5, 2, 400), np.linspace(1, 3, 400), indexing="ij")
+    scale = inversion.law_.channels[0].scale
+    off = np.log(y) - np.log(m0[..., None]) + k[..., None] * np.arange(5) * 0.5
+    weight = np.exp(-0.5 * np.sum((off / scale) ** 2, axis=-1))
+    weight /= weight.sum()
+    for j, grid in enumerate((k, m0)):
+        mean = np.sum(weight * grid)
+        sd = np.sqrt(np.sum(weight * (grid - mean) ** 2))
+        assert abs(draws[:, j].mean() - mean) < 0.1 * sd
+        assert abs(draws[:, j].std() / sd - 1) < 0.1
+
+
+def test_a_saved_law_of_motion_is_the_same(inversion, tmp_path):
+    y = decays(1, 0.05, seed=5)[1][0]
+    inversion.save(tmp_path / "decay.isr")
+    again = isr.load(tmp_path / "decay.isr").posterior(y)
+    assert_allclose(again.sample(50), inversion.posterior(y).sample(50))
+
+
+SERIES = {"m": range(5)}
+WRONG = {
+    "times": ({"series": SERIES}, "series needs times=..., when its columns were measured"),
+    "number": (
+        {"series": SERIES, "times": [0, 1]},
+        "there are 2 times, but the channels have {'m': 5} columns",
+    ),
+    "column": (
+        {"series": {"m": [0, 1, 9]}, "times": [0, 1, 2]},
+        "series names column 9, but y has 5 columns",
+    ),
+    "name": ({"series": {"m": ["a"]}, "times": [0]}, "series names the column 'a', which y has not"),
+    "noise": (
+        {"series": SERIES, "times": range(5), "noise": "binomial"},
+        "the noise of 'm' is 'binomial'; known",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "sentence"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_series_of_columns_gets_a_sentence(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        isr.Inversion(**options).fit(*decays(30, 0.05))
+
+
+def test_a_start_that_is_no_parameter_is_refused():
+    x, y = decays(300, 0.01)
+    with pytest.raises(
+        ValueError, match="channel 'm' begins at values that depend on x and are no column of it"
+    ):
+        isr.Inversion(series=SERIES, times=range(5)).fit(x, y**2)
+
+
+@pytest.mark.parametrize("noise", ["normal", "lognormal", "poisson", "binomial"])
+def test_noise_laws_agree_with_scipy(noise):
+    rate, start = Formula(parse("-k*m", ["m", "k"])), Formula(parse("20.0", []))
+    scale = {"normal": 2.0, "lognormal": 0.1, "poisson": 1.0, "binomial": 30.0}[noise]
+    law = MotionLaw(
+        ("k",), (Channel("m", rate, False, start, noise, scale, (0, 1)),), (0.0, 1.0), 20, ("a", "b")
+    )
+    x, y = np.array([[0.7]]), np.array([[19.0, 11.0]])
+    mean = 20 * np.exp([0.0, -0.7])
+    frozen = {
+        "normal": stats.norm(mean, 2.0).logpdf, "lognormal": stats.lognorm(0.1, scale=mean).logpdf,
+        "poisson": stats.poisson(mean).logpmf, "binomial": stats.binom(30, mean / 30).logpmf,
+    }[noise]  # fmt: skip
+    assert_allclose(law.log_prob(x, y), frozen(y[0]).sum(), rtol=1e-6)
+    drawn = law.sample(np.repeat(x, 4000, axis=0), np.random.default_rng(0))
+    assert np.all(np.abs(drawn.mean(axis=0) - mean) < 0.2)
+    assert abs(np.std(law.scores(np.repeat(x, 4000, axis=0), drawn, np.random.default_rng(1))) - 1) < 0.05
+
+
+def epidemic(n):
+    """Rows of the two rates of an epidemic, and how many of 1000 are ill at ten times; who may fall ill is not seen."""
+    rng = np.random.default_rng(0)
+    x = np.exp(np.log([0.4, 0.125]) + np.array([0.5, 0.2]) * rng.normal(size=(n, 2)))
+    times = np.arange(10) * 17.0
+
+    def rate(_, y):
+        s, i = y.reshape(2, n)
+        return np.concatenate([-x[:, 0] * s * i, x[:, 0] * s * i - x[:, 1] * i])
+
+    start = np.repeat([1 - 1e-6, 1e-6], n)
+    ill = solve_ivp(rate, (0, 160), start, t_eval=times, rtol=1e-8, atol=1e-14).y[n:].reshape(n, 10)
+    return pd.DataFrame(x, columns=["infects", "recovers"]), rng.binomial(1000, np.clip(ill, 0, 1)), times
+
+
+@pytest.mark.slow
+def test_a_channel_that_nobody_measured_is_found():
+    x, y, times = epidemic(300)
+    model = isr.Inversion(series={"ill": range(10)}, times=times, noise="binomial(1000)").fit(x, y)
+    ill, hidden, infects, recovers = sympy.symbols("ill hidden infects recovers", real=True)
+    points = np.random.default_rng(0).uniform(0.1, 1, size=(4, 50))
+    wanted = infects * hidden * ill - recovers * ill, -0.001 * infects * ill * hidden
+    for channel, true in zip(model.law_.channels, wanted, strict=True):
+        found, exact = (
+            sympy.lambdify([ill, hidden, infects, recovers], e)(*points) for e in (channel.slope, true)
+        )
+        assert_allclose(found, exact, rtol=0.01, atol=0.01 * np.abs(exact).max())
+    assert "was not measured" in model.verdict_

@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from isr.estimators.inverse import ConditionalISR, observation_noise
+from isr.estimators.motion_fit import find_series_law
 from isr.estimators.settings import seed_of
 from isr.estimators.shown import Shown
-from isr.inversion.find import Found, find_law
+from isr.inversion.find import find_law
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import PriorLaw, of_prior
 from isr.inversion.proposal import find_proposal
@@ -52,6 +53,10 @@ class Inversion(Shown, BaseEstimator):
             name. ``"auto"`` finds it, which may be a formula of x, correlated, heavy-tailed or zero.
         law: What is known of the law of y: text such as ``"0.5*sin(a) + h"``, a mapping from column of y to text, or a
             function of one row of x written in JAX. Only the rest is then learned.
+        series: Columns of y that are one channel measured again and again, by the name of the channel, such as
+            ``{"prey": ["p0", "p1"], "predator": ["q0", "q1"]}``; the law is then one of motion, ẏ = F(y, x), and
+            ``noise`` may be ``"poisson"``, ``"binomial(1000)"``, ``"lognormal"``, ``"normal"``, or that by channel.
+        times: When the columns of a series were measured.
         fallback: Whether a `ConditionalISR` is fitted, and used where it is clearly better, if no short law explains y.
         units: Unit of a variable of x or y, by name.
         verbose: Whether progress is shown; None for only when standard error is a terminal.
@@ -94,6 +99,8 @@ class Inversion(Shown, BaseEstimator):
     noise: Any = "auto"
     _: KW_ONLY
     law: Any = None
+    series: Mapping[str, Sequence[Any]] | None = None
+    times: Sequence[float] | None = None
     fallback: bool = True
     units: Mapping[str, str] | None = None
     verbose: bool | None = None
@@ -235,7 +242,9 @@ class Inversion(Shown, BaseEstimator):
         if shown:
             print(line, file=sys.stderr, flush=True)
 
-    def _find(self, x: Table, y: Table, symbols: Sequence[str]) -> Found:
+    def _find(self, x: Table, y: Table, symbols: Sequence[str]) -> Any:
+        if self.series is not None:
+            return find_series_law(x, y, symbols, self.series, self.times, self.noise, self._say)
         noise = (
             None if isinstance(self.noise, str) and self.noise == "auto" else observation_noise(self.noise, y)
         )

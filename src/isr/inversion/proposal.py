@@ -16,6 +16,7 @@ from isr.inversion.pool import Impossible, Sampler, adapted, judged
 from isr.inversion.prior import PriorLaw
 from isr.inversion.schemes import Schemes
 from isr.inversion.target import Charted, Direct, blocks
+from isr.motion.law import MotionLaw
 from isr.posterior.pareto import TRUSTED
 from isr.search.formula import Formula
 
@@ -37,7 +38,7 @@ class Block:
     """
 
     columns: tuple[int, ...]
-    law: Law | None = None
+    law: Law | MotionLaw | None = None
     charts: tuple[Chart, ...] = ()
 
     def sampler(self, prior: PriorLaw, y: np.ndarray) -> Sampler:
@@ -125,7 +126,7 @@ class Proposal:
     __repr__ = __str__
 
 
-def find_proposal(law: Law, prior: PriorLaw) -> Proposal:
+def find_proposal(law: Law | MotionLaw, prior: PriorLaw) -> Proposal:
     """Return how draws are best made: columns without noise are solved, others where that makes better draws."""
     found = [
         Block(columns) if part is None else _block(part, prior, columns)
@@ -134,7 +135,9 @@ def find_proposal(law: Law, prior: PriorLaw) -> Proposal:
     return Proposal(prior.names, tuple(found))
 
 
-def _block(law: Law, prior: PriorLaw, columns: tuple[int, ...]) -> Block:
+def _block(law: Law | MotionLaw, prior: PriorLaw, columns: tuple[int, ...]) -> Block:
+    if isinstance(law, MotionLaw):  # nothing to solve for
+        return Block(columns, law)
     exact = [i for i, column in enumerate(law.columns) if column.is_exact]
     noisy = [i for i, column in enumerate(law.columns) if not column.is_exact]
     for solved in _subsets(exact, len(columns)):

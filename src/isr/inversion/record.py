@@ -13,6 +13,8 @@ from isr.inversion.marginals import Marginal
 from isr.inversion.noise import Noise
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import Alone, Given, Joint, Part, PriorLaw, of_prior
+from isr.motion.law import MotionLaw
+from isr.motion.record import of_motion, to_motion
 from isr.posterior.outliers import Extent
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulators import Simulator
@@ -50,7 +52,7 @@ class SavedLaws(eqx.Module):
         """How many columns y has."""
         return int(self.law["n_y"])
 
-    def to_law(self) -> Law:
+    def to_law(self) -> Any:
         """Return the law of y given x."""
         return to_law(self.law)
 
@@ -91,8 +93,10 @@ class SavedLaws(eqx.Module):
         )  # fmt: skip
 
 
-def of_law(law: Law) -> dict[str, Any]:
+def of_law(law: Law | MotionLaw) -> dict[str, Any]:
     """Return a law as plain data."""
+    if isinstance(law, MotionLaw):
+        return of_motion(law)
     columns = [
         {
             "name": c.name,
@@ -127,8 +131,10 @@ def _text(formula: Formula) -> str:
     return formula.text(None)
 
 
-def to_law(record: Mapping[str, Any]) -> Law:
+def to_law(record: Mapping[str, Any]) -> Any:
     """Return the law that `of_law` took apart."""
+    if "channels" in record:
+        return to_motion(record)
     names = [str(name) for name in record["x_names"]]
 
     def formula(text: str, errors: Sequence[float] = ()) -> Formula:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -19,6 +19,7 @@ from isr.inversion.chart import Chart
 from isr.inversion.law import Group, Law
 from isr.inversion.marginals import Marginal
 from isr.inversion.prior import LOG_TWO_PI, PriorLaw, normal_log_prob
+from isr.motion.law import MotionLaw
 
 
 class Target(Protocol):
@@ -165,7 +166,7 @@ class Charted:
         return t, correction
 
 
-def blocks(law: Law, prior: PriorLaw) -> list[tuple[tuple[int, ...], Law | None]]:
+def blocks(law: Law | MotionLaw, prior: PriorLaw) -> list[tuple[tuple[int, ...], Any]]:
     """Return the variables of each block, sorted, with the part of the law that reads them; None where none does.
 
     Example:
@@ -182,15 +183,20 @@ def blocks(law: Law, prior: PriorLaw) -> list[tuple[tuple[int, ...], Law | None]
     """
     n = len(law.x_names)
     ties = [set(part) for part in prior.blocks]
-    reads = [_read_by(law, group) for group in law.groups]
+    if isinstance(law, MotionLaw):
+        pieces: list[Any] = [law]
+        reads = [{law.x_names.index(name) for name in law.variables}]
+    else:
+        pieces, reads = list(law.groups), [_read_by(law, group) for group in law.groups]
     for variables in reads:
         touched = [tie for tie in ties if tie & variables]
         if touched:
             ties = [tie for tie in ties if not tie & variables] + [set().union(*touched)]
-    found: list[tuple[tuple[int, ...], Law | None]] = []
+    found: list[tuple[tuple[int, ...], Any]] = []
     for tie in sorted(ties, key=min):
-        groups = [g for g, variables in zip(law.groups, reads, strict=True) if variables & tie]
-        found.append((tuple(sorted(tie)), part_of(law, groups) if groups else None))
+        own = [piece for piece, variables in zip(pieces, reads, strict=True) if variables & tie]
+        part = law if isinstance(law, MotionLaw) else part_of(law, own)
+        found.append((tuple(sorted(tie)), part if own else None))
     assert sum(len(variables) for variables, _ in found) == n
     return found
 

@@ -11,10 +11,11 @@ from scipy.stats import norm
 
 from isr.motion.candidates import LARGEST, Candidate, candidates, shortlist
 from isr.motion.dictionary import LADDER, Library
+from isr.motion.hidden import find_hidden
 from isr.motion.judge import Search, fit, fit_system, price, pruned, with_enough_steps
 from isr.motion.law import Channel, MotionLaw
-from isr.motion.refit import Fit, Start, likeliest_kinds
-from isr.motion.series import Series
+from isr.motion.refit import Fit, Start, likeliest_kinds, refit, trials
+from isr.motion.series import ENOUGH_FOR_ROUGHNESS, Series
 from isr.search.evaluate import symbol
 from isr.search.formula import Formula
 
@@ -24,10 +25,19 @@ N_WORSE = 3
 # As good as exact: noise relative to the spread of a channel that numbers without noise have.
 EXACT = 1e-5
 REFUTED = 1e-4
+# Larger libraries are not tried once residuals are as small as series are rough, and follow each other no more than so.
+AS_ROUGH, UNSUSPECTED = 1.2, 0.02
 # What rates are compared on; more trajectories join for the last fit.
 N_SEARCHED = 100
 # A constant is a plain number where that costs less than this many squared standard errors.
 SNAPPED = 6.0
+# and where its standard error is less than this share of the distance between such numbers.
+FINE = 0.05
+HIDDEN_PRICE = 10.0
+
+
+class NothingIntegrated(ValueError):
+    """Every candidate blew up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,25 +85,68 @@ def find_motion(
         n' = n*(3 - n)
     """
     states, parameters = (tuple(symbol(n) for n in names) for names in (series.names, series.x_names))
+    say = say or (lambda line: None)
     rows = np.random.default_rng(0).permutation(len(series.times))[:N_SEARCHED]
-    search = Search(series.take(np.sort(rows)), tuple(modes), states, parameters, say or (lambda line: None))
-    whole = Search(series, tuple(modes), states, parameters, search.say)
-    best = find_rates(search, whole, ladder)[1]
-    whole.series, whole.steps = replace(series, kinds=search.series.kinds), search.steps
-    final = _longest(best, whole)
-    return _found(final, whole)
+    search = Search(series.take(np.sort(rows)), tuple(modes), states, parameters, say)
+    whole = Search(series, tuple(modes), states, parameters, say)
+    hidden, enough = None, False
+    if len(states) == 1 and tuple(modes) == ("shared",):
+        chosen, best, enough = _tried(search, whole, ladder[:1])
+        hidden = (
+            None if enough else find_hidden(series, (*states, symbol(_free_name(series))), parameters, say)
+        )
+        enough = enough or (hidden is not None and min(_tests(hidden).values()) > REFUTED)
+    if not enough:
+        chosen, best, _ = _tried(search, whole, ladder)
+    if best is not None:
+        whole.series, whole.steps = replace(series, kinds=search.series.kinds), search.steps
+        best = _longest(best, whole)
+    if hidden is not None and (best is None or hidden.bic(HIDDEN_PRICE) < price(chosen, best)):
+        return _found(hidden, "one channel was not measured, and its unit is free: it begins at 1")
+    if best is None:
+        raise ValueError(
+            "no candidate could be integrated along the series: every one blew up; measure more often, leave out the "
+            "stretch where values explode, or scale the channels"
+        )
+    return _found(best)
+
+
+def _free_name(series: Series) -> str:
+    return next(n for n in ("hidden", "hidden_", "hidden__") if n not in (*series.names, *series.x_names))
+
+
+def _tried(
+    search: Search, whole: Search, ladder: Sequence[Library]
+) -> tuple[list[Candidate], Fit | None, bool]:
+    """Return the best candidates of a ladder, and whether they leave nothing to explain; no fit where all blow up."""
+    try:
+        chosen, best = find_rates(search, whole, ladder)
+    except NothingIntegrated:
+        return [], None, False
+    return chosen, best, _is_enough(best, search)
 
 
 def find_rates(
     search: Search, whole: Search, ladder: Sequence[Library] = LADDER
 ) -> tuple[list[Candidate], Fit]:
-    """Return the best candidate of each channel and their fit; the weak form sees ``whole``."""
+    """Return the best candidate of each channel and their fit; the weak form sees ``whole``.
+
+    Libraries join one by one, until nothing is left to explain.
+    """
     rng = np.random.default_rng(0)
     pools: list[list[Candidate]] = [[] for _ in search.states]
+    found: list[tuple[list[Candidate], Fit]] = []
     for library in ladder:
         for c, pool in enumerate(pools):
             pool += candidates(whole.series, whole.curves, c, library, search.states, search.parameters, rng)
-    pools = [shortlist(pool, N_TRIED) for pool in pools]
+        found.append(_searched([shortlist(pool, N_TRIED) for pool in pools], search))
+        if _is_enough(found[-1][1], search):
+            break
+    return min(found, key=lambda pair: price(*pair))
+
+
+def _searched(pools: Sequence[Sequence[Candidate]], search: Search) -> tuple[list[Candidate], Fit]:
+    """Return the best choice among candidates, with the noise that it shows."""
     chosen, best = _first(pools, search)
     while True:
         chosen, best = pruned(*_exchanged(chosen, best, pools, search), search)
@@ -105,6 +158,19 @@ def find_rates(
         if refitted is None:
             return chosen, best
         best = refitted
+
+
+def _is_enough(best: Fit, search: Search) -> bool:
+    """Whether what a fit leaves is rounding, or noise that no value has in common with the next."""
+    if np.all(best.sigma < EXACT * search.spread):
+        return True
+    v = search.series.values
+    if v.shape[1] >= ENOUGH_FOR_ROUGHNESS:
+        raw = np.nanstd(best.residuals(scaled=False), axis=(1, 2))
+        rough = np.nanmedian(np.abs(np.diff(v, 4, axis=1)), axis=(0, 1)) / (0.6745 * np.sqrt(70))
+        if np.any(raw > AS_ROUGH * rough):
+            return False
+    return min(_tests(best).values()) > UNSUSPECTED
 
 
 def _first(pools: Sequence[Sequence[Candidate]], search: Search) -> tuple[list[Candidate], Fit]:
@@ -119,10 +185,7 @@ def _first(pools: Sequence[Sequence[Candidate]], search: Search) -> tuple[list[C
     chosen, best = found[int(np.argmin(prices))]
     best = with_enough_steps(chosen, best, search)
     if best is None:
-        raise ValueError(
-            "no candidate could be integrated along the series: every one blew up; measure more often, leave out the "
-            "stretch where values explode, or scale the channels"
-        )
+        raise NothingIntegrated
     return chosen, best
 
 
@@ -162,54 +225,86 @@ def _longest(best: Fit, search: Search) -> Fit:
     return found
 
 
-def _found(best: Fit, search: Search) -> FoundMotion:
-    best, values = _snapped(best, search)
-    series, channels = search.series, []
+def _found(best: Fit, *notes: str) -> FoundMotion:
+    best, values = _snapped(best)
+    series, channels = best.series, []
     table = {s: sympy.Float(v) for s, v in zip(best.system.constants, best.theta, strict=True)} | values
-    exact = best.sigma < EXACT * search.spread
-    for c, name in enumerate(series.names):
-        rate = best.system.rates[c].xreplace(table)
-        start, scale = _start(search.modes[c], best, c, series), 0.0 if exact[c] else float(best.sigma[c])
-        channels.append(Channel(name, Formula(rate), series.logs[c], start, series.kinds[c], scale))
+    measured = series.seen.any(axis=(0, 1))
+    exact = best.sigma < EXACT * np.array([np.std(v[k]) if k.any() else 0.0 for v, k in _by_channel(series)])
+    for c, state in enumerate(best.system.states):
+        kind = series.kinds[c] if measured[c] else ""
+        scale = 0.0 if exact[c] else trials(kind) if kind.startswith("binomial") else float(best.sigma[c])
+        rate, log = best.system.rates[c].xreplace(table), best.system.logs[c]
+        channels.append(
+            Channel(
+                str(state),
+                Formula(rate),
+                log,
+                _start(best, c),
+                kind.partition("(")[0],
+                scale if kind else 0.0,
+            )
+        )
     law = MotionLaw(series.x_names, tuple(channels), steps=max(best.steps, 8))
-    return FoundMotion(law, {} if exact.all() else _tests(best), bool(exact.all()))
+    is_exact = bool(exact[measured].all())
+    return FoundMotion(law, {} if is_exact else _tests(best), is_exact, notes)
 
 
-def _start(mode: Start, best: Fit, c: int, series: Series) -> Formula | None:
+def _by_channel(series: Series) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(series.values[..., c], series.seen[..., c]) for c in range(series.values.shape[2])]
+
+
+def _start(best: Fit, c: int) -> Formula | None:
+    mode = best.modes[c]
     if mode == "free":
         return None
+    if mode == "one":
+        return Formula(sympy.Integer(1))
     if mode != "shared":
-        return Formula(symbol(series.x_names[int(mode)]))
+        return Formula(symbol(best.series.x_names[int(mode)]))
     value = best.start[c, 0]
-    return Formula(sympy.Float(float(np.exp(value) if series.logs[c] else value)))
+    return Formula(sympy.Float(float(np.exp(value) if best.system.logs[c] else value)))
 
 
-def _snapped(best: Fit, search: Search) -> tuple[Fit, dict[sympy.Symbol, sympy.Expr]]:
+def _snapped(best: Fit) -> tuple[Fit, dict[sympy.Symbol, sympy.Expr]]:
     """Return the fit once constants that are near a plain number are that number, and those numbers."""
     values: dict[sympy.Symbol, sympy.Expr] = {}
     for s, v, e in zip(best.system.constants, best.theta, best.errors, strict=True):
-        near = sympy.Rational(round(2 * v), 2)
-        if near != 0 and abs(near) <= 20 and (float(near) - v) ** 2 < SNAPPED * max(e, 1e-6 * abs(v)) ** 2:
-            values[s] = near
-    if not values:
-        return best, {}
+        e = max(e, 1e-6 * abs(v))
+        for near, spacing in _plain_numbers(v):
+            off = (float(near) - v) ** 2
+            if near != 0 and off < SNAPPED * e**2 and e < FINE * spacing:
+                values[s] = near
+                break
     open_ = [s not in values for s in best.system.constants]
     system = replace(
         best.system, rates=tuple(r.xreplace(values) for r in best.system.rates),
         constants=tuple(s for s in best.system.constants if s not in values),
     )  # fmt: skip
-    found = fit_system(system, best.theta[open_], search, iterations=15, length=best.series.times.shape[1])
-    if found is None or found.bic() > best.bic() + 1e-9 * abs(best.bic()):
+    found = refit(
+        system, best.theta[open_], best.start, best.series, best.modes, steps=best.steps, iterations=15
+    )
+    if not values or not found.bic() <= best.bic() + 1e-9 * abs(best.bic()):
         return best, {}
     return found, values
+
+
+def _plain_numbers(v: float) -> list[tuple[sympy.Expr, float]]:
+    """Whole numbers, halves and numbers of one digit near a value, with how far apart such numbers are."""
+    digit = 10.0 ** np.floor(np.log10(max(abs(v), 1e-300)))
+    return [
+        (sympy.Integer(round(v)), 1.0), (sympy.Rational(round(2 * v), 2), 0.5),
+        (sympy.Float(float(f"{v:.0e}")), digit),
+    ]  # fmt: skip
 
 
 def _tests(best: Fit) -> dict[str, float]:
     """Whether what is left of one value tells of the next one, channel by channel."""
     found = {}
-    for name, r in zip(best.series.names, best.residuals(), strict=True):
-        pairs = r[1:] * r[:-1]
-        seen = (r[1:] != 0) & (r[:-1] != 0)
-        z = np.sum(pairs[seen]) / np.sqrt(np.sum(pairs[seen] ** 2) + 1e-300)
-        found[f"{name}: residuals follow each other"] = float(2 * norm.sf(abs(z)))
+    for c, (name, r) in enumerate(zip(best.series.names, best.residuals(), strict=True)):
+        pairs, seen = r[1:] * r[:-1], best.series.seen[..., c].T
+        both = seen[1:] & seen[:-1]
+        if both.any():
+            z = np.sum(pairs[both]) / np.sqrt(np.sum(pairs[both] ** 2) + 1e-300)
+            found[f"{name}: residuals follow each other"] = float(2 * norm.sf(abs(z)))
     return found

@@ -120,7 +120,10 @@ def with_enough_steps(chosen: Sequence[Candidate], best: Fit | None, search: Sea
     """Return the fit with so many steps that twice as many change nothing that could be measured."""
     while best is not None and search.steps < MOST_STEPS and best.step_error() > STEP_ERROR:
         search.steps *= 2
-        best = fit(chosen, search, best)
+        better = fit(chosen, search, best)
+        if better is None:
+            break
+        best = better
     return best
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 from scipy.special import gammaln
+from scipy.stats import binom, norm, poisson
 
 from isr.motion.system import System, compiled
 from isr.search.evaluate import symbol
@@ -66,6 +67,7 @@ class Measured:
 
     name: str
     index: int
+    is_exact: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +188,12 @@ class MotionLaw:
                 ]
         return out
 
+    @property
+    def variables(self) -> set[str]:
+        """Names of the parameters that it reads."""
+        formulas = [f for c in self.channels for f in (c.rate, c.start) if f is not None]
+        return {v for f in formulas for v in f.variables} & set(self.x_names)
+
     @cached_property
     def columns(self) -> tuple[Measured, ...]:
         """The columns of y that it explains, by their place."""
@@ -227,6 +235,23 @@ class MotionLaw:
                 off = np.log(given / mean) if channel.noise == "lognormal" else given - mean
                 found.append(off / channel.spread(mean))
         return np.array(found)
+
+    def scores(
+        self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"], rng: np.random.Generator
+    ) -> Float[np.ndarray, "columns n"]:
+        """Return residuals that are standard normal where the law is true: of counts by their randomised rank."""
+        means, found = self.means(x), self.residuals(x, y)
+        for j, (column, (channel, _, _)) in enumerate(zip(self.columns, self._places, strict=True)):
+            if channel.noise in ("poisson", "binomial"):
+                mean, given = np.maximum(means[:, j], 1e-12), y[:, column.index]
+                law = (
+                    poisson(mean)
+                    if channel.noise == "poisson"
+                    else binom(channel.scale, np.minimum(mean / channel.scale, 1))
+                )
+                rank = law.cdf(given - 1) + rng.uniform(size=len(given)) * law.pmf(given)
+                found[j] = norm.ppf(np.clip(rank, 1e-12, 1 - 1e-12))
+        return found
 
     def sample(self, x: Float[np.ndarray, "n d"], rng: np.random.Generator) -> Float[np.ndarray, "n c"]:
         """Return a row of measured columns for each row of x, with noise."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import xlogy
 
 from isr.motion.series import Series
 from isr.motion.system import System
@@ -18,7 +19,8 @@ from isr.motion.system import System
 Start = str | int
 # Noise below this share of a channel's spread cannot be told from the integrator's error.
 LEAST_NOISE = 1e-7
-LOST = 1e3
+# Anscombe's: what makes the noise of small counts about constant.
+SHIFT, LEAST_MEAN = 3 / 8, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +36,7 @@ class Fit:
         n_values: How many values were fitted.
         n_free: How many numbers were fitted.
         errors: Standard errors of the constants.
-        lost: Share of values that the integrator lost.
-        steps: Steps between two times.
+            steps: Steps between two times.
     """
 
     system: System
@@ -46,9 +47,9 @@ class Fit:
     n_values: int
     n_free: int
     errors: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    lost: float = 0.0
     steps: int = 4
     series: Series | None = None
+    modes: tuple[Start, ...] = ()
 
     def bic(self, per_term: float = 0.0) -> float:
         """Return twice the description length, with a price for each constant besides."""
@@ -62,10 +63,10 @@ class Fit:
         left = tuple(s for s in self.system.constants if s not in constants)
         return replace(self, system=replace(self.system, constants=left), theta=self.theta[kept])
 
-    def residuals(self) -> Float[np.ndarray, "c t n"]:
-        """Return what is left of each value on the scale of the noise; 0 where nothing was measured."""
-        p = _Problem(self.system, self.series, (), self.steps)
-        s = self.series
+    def residuals(self, *, scaled: bool = True) -> Float[np.ndarray, "c t n"]:
+        """Return what is left of each value, on the scale of the noise or its own; 0 where nothing was measured."""
+        s = self.series if scaled else replace(self.series, kinds=("normal",) * len(self.series.names))
+        p = _Problem(self.system, s, (), self.steps)
         return np.nan_to_num(p.residuals(self.system.solve(self.theta, self.start, s.times, s.x, self.steps)))
 
     def step_error(self) -> float:
@@ -90,35 +91,26 @@ class _Problem:
 
     def __post_init__(self) -> None:
         s = self.series
-        self.target = np.stack(
-            [_scaled(v, kind) for v, kind in zip(s.values.transpose(2, 1, 0), s.kinds, strict=True)]
-        )
+        self.target = s.values.transpose(2, 1, 0)
         self.seen = np.isfinite(self.target)
-        self.floor = np.array([LEAST_NOISE * np.nanstd(v) + 1e-300 for v in self.target])
+        with np.errstate(all="ignore"):
+            spread = [
+                np.std(on_scale(v[k], kind)) if k.any() else 1.0
+                for v, k, kind in zip(self.target, self.seen, s.kinds, strict=True)
+            ]
+        self.floor = LEAST_NOISE * np.nan_to_num(np.array(spread)) + 1e-300
 
     def residuals(self, u: np.ndarray) -> np.ndarray:
+        """Return what states leave of each value, on a scale on which noise is the same everywhere."""
         with np.errstate(all="ignore"):
-            return np.where(self.seen, self.target - self.measured(u), 0.0)
-
-    def measured(self, u: np.ndarray) -> np.ndarray:
-        """Return states on the scale of the noise."""
-        y = self.system.values(u)
-        return np.stack([_scaled(v, kind) for v, kind in zip(y, self.series.kinds, strict=True)])
+            pairs = zip(self.target, self.system.values(u), self.series.kinds, strict=True)
+            return np.where(self.seen, np.stack([_residual(*three) for three in pairs]), 0.0)
 
     def slope(self, u: np.ndarray) -> np.ndarray:
-        """Return the derivative of what `measured` returns by states."""
+        """Return the derivative of minus the residuals by states."""
         y = self.system.values(u)
-        by_log = [
-            np.ones_like(v) if kind == "lognormal" else v
-            for v, kind in zip(y, self.series.kinds, strict=True)
-        ]
-        by_value = [
-            1 / v if kind == "lognormal" else np.ones_like(v)
-            for v, kind in zip(y, self.series.kinds, strict=True)
-        ]
-        return np.stack(
-            [a if log else b for a, b, log in zip(by_log, by_value, self.system.logs, strict=True)]
-        )
+        found = [_slope(*three) for three in zip(self.target, y, self.series.kinds, strict=True)]
+        return np.stack([f * v if log else f for f, v, log in zip(found, y, self.system.logs, strict=True)])
 
     def sigma(self, r: np.ndarray) -> np.ndarray:
         counts = self.seen.sum(axis=(1, 2))
@@ -134,12 +126,47 @@ class _Problem:
     def jacobian(self) -> float:
         """What comparing noise on different scales takes."""
         logs = np.array([kind == "lognormal" for kind in self.series.kinds])
-        return float(np.sum(self.target[logs], where=self.seen[logs]))
+        with np.errstate(all="ignore"):
+            return float(np.sum(np.log(self.target[logs]), where=self.seen[logs]))
 
 
-def _scaled(v: np.ndarray, kind: str) -> np.ndarray:
+def on_scale(v: np.ndarray, kind: str) -> np.ndarray:
+    """Return values on a scale on which their noise is the same everywhere."""
     with np.errstate(all="ignore"):
-        return np.log(v) if kind == "lognormal" else v
+        if kind == "lognormal":
+            return np.log(v)
+        if kind == "poisson":
+            return 2 * np.sqrt(np.maximum(v, 0) + SHIFT)
+        if kind.startswith("binomial"):
+            n = trials(kind)
+            return 2 * np.sqrt(n + 0.5) * np.arcsin(np.sqrt((np.clip(v, 0, n) + SHIFT) / (n + 2 * SHIFT)))
+        return v
+
+
+def _residual(y: np.ndarray, mean: np.ndarray, kind: str) -> np.ndarray:
+    """Return values less means on that scale; of counts the root of their deviance, which is twice a likelihood."""
+    if kind in ("normal", "lognormal"):
+        return on_scale(y, kind) - on_scale(mean, kind)
+    n = trials(kind)
+    mean = np.clip(mean, LEAST_MEAN, n * (1 - 1e-12))
+    deviance = xlogy(y, y / mean) - (y - mean)
+    if np.isfinite(n):
+        deviance = xlogy(y, y / mean) + xlogy(n - y, (n - y) / (n - mean))
+    return np.sign(y - mean) * np.sqrt(np.maximum(2 * deviance, 0.0))
+
+
+def _slope(y: np.ndarray, mean: np.ndarray, kind: str) -> np.ndarray:
+    if kind in ("normal", "lognormal"):
+        return 1 / mean if kind == "lognormal" else np.ones_like(mean)
+    inside = np.clip(mean, LEAST_MEAN, trials(kind) * (1 - 1e-12))
+    variance = inside * (1 - inside / trials(kind))
+    r = _residual(y, inside, kind)
+    return np.where(np.abs(r) > 1e-4, (y - inside) / (variance * r), 1 / np.sqrt(variance)) * (inside == mean)
+
+
+def trials(kind: str) -> float:
+    """Return the number of trials that a noise such as ``"binomial(1000)"`` names, infinite of others."""
+    return float(kind.partition("(")[2].rstrip(")")) if kind.startswith("binomial") else np.inf
 
 
 def likeliest_kinds(fit: Fit) -> tuple[str, ...]:
@@ -149,6 +176,9 @@ def likeliest_kinds(fit: Fit) -> tuple[str, ...]:
     kinds = []
     for c in range(len(s.names)):
         found = {}
+        if s.kinds[c] not in ("normal", "lognormal"):
+            kinds.append(s.kinds[c])
+            continue
         for kind in ("normal", "lognormal") if np.nanmin(s.values[..., c]) > 0 else ("normal",):
             p = _Problem(
                 fit.system,
@@ -241,5 +271,15 @@ def _refit(
         errors = np.sqrt(np.maximum(np.diag(np.linalg.pinv(normal)), 0))[:q]
     n_free = q + len(shared) + len(free) * r.shape[2]
     return Fit(
-        system, theta, start, p.sigma(r), loss / n_values, n_values, n_free, errors, 0.0, steps, series
+        system,
+        theta,
+        start,
+        p.sigma(r),
+        loss / n_values,
+        n_values,
+        n_free,
+        errors,
+        steps,
+        series,
+        tuple(modes),
     )

@@ -1,0 +1,131 @@
+"""The law of y where columns of y are a series: how `Inversion` finds a law of motion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from isr.inversion.screen import Features, depends, normal_scores
+from isr.motion.find import FoundMotion, find_motion
+from isr.motion.read import read_series
+from isr.motion.refit import Start
+from isr.motion.series import Series
+from isr.tables.names import did_you_mean
+from isr.tables.tables import Table
+
+# A first value that is a parameter has this squared correlation with it, at least.
+SAME = 0.9
+
+
+def find_series_law(
+    x: Table, y: Table, symbols: Sequence[str], series: Mapping[str, Sequence[Any]], times: Any, noise: Any,
+    say: Callable[[str], None],
+) -> FoundMotion:  # fmt: skip
+    """Return the law of motion of the channels that columns of y are.
+
+    Args:
+        x: Rows of x.
+        y: Rows of y.
+        symbols: Identifiers of the variables of x.
+        series: Columns of y of each channel, by name or number, in the order of the times.
+        times: When they were measured.
+        noise: ``"auto"``, or what `isr.motion` calls a noise, for all channels or by channel.
+        say: Takes a line on what is being done.
+    """
+    places = {str(name): [_place(column, y) for column in columns] for name, columns in series.items()}
+    grid = _grid(times, places)
+    values = np.stack([y.values[:, columns] for columns in places.values()], axis=2)
+    found = read_series(grid, values, x.values, names=list(places), x_names=list(symbols))
+    kinds = _kinds(noise, found, list(places))
+    found = replace(found, kinds=kinds)
+    result = find_motion(found, _modes(found.values[:, 0], x.values, list(places)), say=say)
+    channels = tuple(
+        replace(channel, columns=tuple(columns))
+        for channel, columns in zip(
+            result.law.channels, [*places.values(), ()], strict=False
+        )  # a hidden one has none
+    )
+    law = replace(result.law, channels=channels, times=tuple(grid), y_names=y.names)
+    tests = {} if result.is_exact else _tests(law, x.values, y.values)
+    return replace(result, law=law, tests={**result.tests, **tests})
+
+
+def _place(column: Any, y: Table) -> int:
+    if isinstance(column, str):
+        if column not in y.names:
+            raise ValueError(
+                f"series names the column {column!r}, which y has not{did_you_mean(column, y.names)}"
+            )
+        return y.names.index(column)
+    if not -y.n_columns <= int(column) < y.n_columns:
+        raise ValueError(f"series names column {column}, but y has {y.n_columns} columns, numbered from 0")
+    return int(column) % y.n_columns
+
+
+def _grid(times: Any, places: Mapping[str, Sequence[int]]) -> np.ndarray:
+    lengths = {name: len(columns) for name, columns in places.items()}
+    if times is None:
+        raise ValueError("series needs times=..., when its columns were measured, a number for each")
+    grid = np.asarray(times, dtype=float)
+    if grid.ndim != 1 or set(lengths.values()) != {len(grid)}:
+        raise ValueError(
+            f"there are {grid.size} times, but the channels have {lengths} columns; give as many of each"
+        )
+    return grid
+
+
+def _kinds(noise: Any, found: Series, names: Sequence[str]) -> tuple[str, ...]:
+    whole = (np.nanmin(found.values, axis=(0, 1)) >= 0) & np.all(found.values % 1 == 0, axis=(0, 1))
+    known = tuple("poisson" if counted else kind for counted, kind in zip(whole, found.kinds, strict=True))
+    if noise is None or (isinstance(noise, str) and noise == "auto"):
+        return known
+    given = dict(noise) if isinstance(noise, Mapping) else dict.fromkeys(names, noise)
+    kinds = []
+    for name, kind in zip(names, known, strict=True):
+        kind = given.get(name, kind)
+        kind = "normal" if not isinstance(kind, str) else kind
+        if kind not in ("normal", "lognormal", "poisson") and not _is_binomial(kind):
+            raise ValueError(
+                f"the noise of {name!r} is {kind!r}; known: auto, normal, lognormal, poisson, binomial(n) "
+                "with the number of trials"
+            )
+        kinds.append(kind)
+    return tuple(kinds)
+
+
+def _is_binomial(kind: str) -> bool:
+    return kind.startswith("binomial(") and kind.endswith(")") and kind[9:-1].isdigit()
+
+
+def _modes(first: np.ndarray, x: np.ndarray, names: Sequence[str]) -> list[Start]:
+    """Where each channel begins: at a parameter, at one value for all, or nobody knows where."""
+    modes: list[Start] = []
+    features = Features(x)
+    for name, v in zip(names, first.T, strict=True):
+        with np.errstate(all="ignore"):
+            left = np.nanmean((v[:, None] - x) ** 2, axis=0) / max(np.nanvar(v), 1e-300)
+        if left.min() < 1 - SAME:
+            modes.append(int(left.argmin()))
+        elif np.nanstd(v) == 0 or not depends(features, v):
+            modes.append("shared")
+        else:
+            raise ValueError(
+                f"channel {name!r} begins at values that depend on x and are no column of it; give the first values as "
+                "columns of x"
+            )
+    return modes
+
+
+def _tests(law: Any, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Whether what the law leaves of any column still depends on x, by channel."""
+    features, residuals, found = Features(x), law.scores(x, y, np.random.default_rng(0)), {}
+    place = {m.index: i for i, m in enumerate(law.columns)}
+    for channel in law.channels:
+        if channel.columns:
+            rows = [residuals[place[j]] for j in channel.columns]
+            least = min(features.p_value(normal_scores(r)) for r in rows if np.std(r) > 0)
+            found[f"{channel.name}: residuals depend on x"] = float(min(1.0, len(rows) * least))
+    return found

@@ -192,11 +192,12 @@ def test_a_posterior_goes_to_arviz_parquet_and_a_picture(run, models, tmp_path):
 def test_every_row_of_measurements_has_its_posterior(run, models, tmp_path):
     (tmp_path / "seen.csv").write_text("p1\n0.3\n-0.3\n")
     common = ("posterior", models["isr"], "--y-file", "seen.csv", "-n", 50)
-    assert run(*common, "--out", "draws.csv").code == 0
+    assert "add --together where all measure the same x, or --each" in run(*common).err
+    assert run(*common, "--each", "--out", "draws.csv").code == 0
     assert pd.read_csv(tmp_path / "draws.csv")["observation"].value_counts().to_dict() == {1: 50, 2: 50}
     (one,) = json.loads(run(*common, "--together", "--json").out)["posteriors"]
     assert one["n_observations"] == 2
-    assert "hold one posterior, but seen.csv has 2 rows" in run(*common, "--plot", "a.png").err
+    assert "hold one posterior, but seen.csv has 2 rows" in run(*common, "--each", "--plot", "a.png").err
 
 
 def test_a_measurement_unlike_the_training_data_is_noticed(run, models):

@@ -41,13 +41,12 @@ def posterior(
     y: Observation = None,
     y_file: Annotated[
         Path | None,
-        typer.Option(
-            help="Measurements as rows, each with a posterior of its own: CSV, Excel, Parquet, .npz."
-        ),
+        typer.Option(help="Measurements as rows, with --together or --each: CSV, Excel, Parquet, .npz."),
     ] = None,
     together: Annotated[
-        bool, typer.Option("--together", help="The rows of --y-file all measure the same x.")
-    ] = False,
+        bool | None,
+        typer.Option("--together/--each", help="The rows of --y-file measure the same x, or one x each."),
+    ] = None,
     n: Draws = 4000,
     out: Annotated[
         Path | None, typer.Option(help="File for the draws: .csv, .parquet, or .nc for ArviZ.")
@@ -122,7 +121,9 @@ def sample(
     hand_over(frame, out, json)
 
 
-def _posteriors(bundle: Bundle, y: list[str] | None, y_file: Path | None, together: bool) -> list[Posterior]:
+def _posteriors(
+    bundle: Bundle, y: list[str] | None, y_file: Path | None, together: bool | None
+) -> list[Posterior]:
     from isr.tables.files import read_columns
 
     bundle.require("posterior")
@@ -133,6 +134,10 @@ def _posteriors(bundle: Bundle, y: list[str] | None, y_file: Path | None, togeth
     if y_file is None:
         return [bundle.posterior(observation(bundle, y or []))]
     rows = read_columns(y_file, bundle.y_names).to_numpy()
+    if together is None and len(rows) > 1:
+        raise ValueError(
+            f"{y_file} has {len(rows)} rows: add --together where all measure the same x, or --each for one x each"
+        )
     return [bundle.posterior(rows)] if together else [bundle.posterior(row) for row in rows]
 
 
@@ -165,7 +170,7 @@ def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict
 
 
 def _as_data(posterior: Posterior, rows: list[dict[str, Any]], n: int) -> dict[str, Any]:
-    like = posterior.likeness
+    like = getattr(posterior, "likeness", None)
     return {
         "y": dict(zip(posterior.y_names, posterior.y_star.mean(axis=0), strict=True)),
         "n_observations": posterior.n_observations,
@@ -175,4 +180,15 @@ def _as_data(posterior: Posterior, rows: list[dict[str, Any]], n: int) -> dict[s
         "unlike_training_data": None if like is None else like.unusual,
         "p_value": None if like is None else like.p_value,
         "share_outside_training_rows": posterior.share_outside,
+        **_of_law(posterior),
     }
+
+
+def _of_law(posterior: Any) -> dict[str, float]:
+    """What the posterior of a law knows of itself; empty for others."""
+    if not hasattr(posterior, "pareto_k"):
+        return {}
+    return {
+        "effective_size": posterior.effective_size, "pareto_k": posterior.pareto_k,
+        "log_evidence": posterior.log_evidence, "predictive_p_value": posterior.predictive().p_value,
+    }  # fmt: skip

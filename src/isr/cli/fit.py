@@ -30,6 +30,7 @@ BYTES_PER_NUMBER = 100
 class Method(StrEnum):
     """What can be fitted."""
 
+    law = "law"
     isr = "isr"
     cisr = "cisr"
     flow = "flow"
@@ -52,13 +53,17 @@ Measured = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option(help="Model file; named after the data if left out.")]
 Form = Annotated[
-    Method | None, typer.Option(help="cisr with --y and flow without, unless you say otherwise.")
+    Method | None,
+    typer.Option(
+        help="law with --y, or cisr where --bounds or an option of networks is given; flow without --y."
+    ),
 ]
 Box = Annotated[
     list[str] | None, typer.Option(help="Box of x: depth=200:240,speed=1500: (an end may be open).")
 ]
 Noise = Annotated[
-    str, typer.Option(help="Noise (sd) to add to y: a number, p1=0.1,p2=0.2, or auto; 0 if y has it already.")
+    str,
+    typer.Option(help="Noise (sd) of y: a number, p1=0.1,p2=0.2, or auto. Networks add it: 0 if y has it."),
 ]
 Units = Annotated[list[str] | None, typer.Option(help="For labels: depth=m,speed=m/s.")]
 Blocks = Annotated[int | None, typer.Option(min=1, help="Coupling blocks.")]
@@ -109,7 +114,12 @@ def fit(
     refuse_small_address_space(LEAST_ADDRESS_SPACE)
     target = Path(f"{data.stem}.isr") if out is None else out
     refuse_existing(target, force)
-    chosen = _method(method, y)
+    networks = {
+        "--bounds": bounds, "--blocks": blocks, "--layers": layers, "--restarts": restarts, "--dense": dense,
+        "--quick": quick, "--thorough": thorough, "--max-time": max_time, "--checkpoint": checkpoint,
+    }  # fmt: skip
+    given = [name for name, value in networks.items() if value]
+    chosen = _method(method, y, given)
     if quick and thorough:
         raise ValueError("--quick and --thorough exclude each other; give one of them")
     from isr.tables.delimited import Layout
@@ -132,19 +142,22 @@ def fit(
     if not json:
         _announce(chosen, rows, data)
     estimator.fit(*(part for part in rows if part is not None))
-    from isr.cli.fitted import conclude
+    from isr.cli.fitted import conclude, conclude_laws
 
     is_program = Path(sys.argv[0]).stem in ("isr", "__main__")
     provenance = {
         "command": shlex.join(["isr", *sys.argv[1:]]) if is_program else "isr fit", "method": chosen.value,
         "seconds": round(time.monotonic() - begun, 1), "SHA-256 of the data file": digest,
     }  # fmt: skip
-    conclude(estimator, rows, target, data, as_json=json, overwrite=force, provenance=provenance)
+    end = conclude_laws if chosen is Method.law else conclude
+    end(estimator, rows, target, data, as_json=json, overwrite=force, provenance=provenance)
 
 
-def _method(method: Method | None, y: str | None) -> Method:
+def _method(method: Method | None, y: str | None, networks: list[str]) -> Method:
     if method is None:
-        return Method.flow if y is None else Method.cisr
+        return Method.flow if y is None else Method.cisr if networks else Method.law
+    if method is Method.law and networks:
+        raise ValueError(f"{networks[0]} means nothing with --method law; leave it out, or use --method cisr")
     if method in WITHOUT_Y and y is not None:
         raise ValueError("--method flow learns the density of x alone; leave --y out, or use --method cisr")
     if method not in WITHOUT_Y and y is None:
@@ -190,6 +203,7 @@ def _estimator(
 ) -> Any:
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
+    from isr.estimators.inversion import Inversion
     from isr.estimators.settings import Training
     from isr.estimators.symbolic_flow import SymbolicFlow
 
@@ -204,6 +218,8 @@ def _estimator(
         if wrong:
             raise ValueError(f"{option} means nothing with --method {method.value}; leave it out")
     options = {name: value for name, value in options.items() if value is not None}
+    if method is Method.law:
+        return Inversion(noise=_noise(noise), **options)
     options["training"] = Training(**training)
     if is_regression:
         return EQLRegressor(**options)

@@ -14,7 +14,7 @@ import numpy as np
 
 from isr.cli.models import check_model
 from isr.cli.output import heading, indented, print_json, say, table
-from isr.cli.show import checks_as_data, describe, described, print_front, raise_if_failed
+from isr.cli.show import checks_as_data, describe, describe_laws, described, print_front, raise_if_failed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +60,35 @@ def conclude(
     raise_if_failed(result)
     if out != wanted:
         raise OSError(f"the model could not be saved as {wanted}; it is {out}")
+
+
+def conclude_laws(
+    estimator: Any,
+    rows: Rows,
+    out: Path,
+    data: Path,
+    *,
+    as_json: bool,
+    provenance: Mapping[str, Any],
+    overwrite: bool = True,
+) -> None:
+    """Save the laws that were found and print them; where a flow is used instead, that."""
+    facts = {**provenance, "verdict": estimator.verdict_}
+    if estimator.fallback_ is not None:
+        if not as_json:
+            heading("Verdict")
+            indented(estimator.verdict_)
+        conclude(estimator.fallback_, rows, out, data, as_json=as_json, provenance=facts, overwrite=overwrite)
+        return
+    bundle = _with_facts(estimator.to_bundle(), {**facts, "data": data.name, "rows": len(rows[0])})
+    out = _kept(bundle, out, overwrite)
+    if as_json:
+        print_json({"out": str(out), **described(bundle), "status": estimator.verdict_})
+        return
+    describe_laws(bundle)
+    heading(f"Saved: {out}")
+    heading("Next")
+    indented("\n".join(_next(bundle, out, data)))
 
 
 def _with_facts(bundle: Bundle, facts: Mapping[str, Any]) -> Bundle:

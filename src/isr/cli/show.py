@@ -61,6 +61,14 @@ def describe(bundle: Bundle, direction: str) -> None:
     print_front(bundle)
 
 
+def describe_laws(bundle: Bundle) -> None:
+    """Print what an `Inversion` found."""
+    typer.echo(bundle.title)
+    for title, text in bundle.sections:
+        heading(title)
+        indented(text)
+
+
 def print_front(bundle: Bundle, most: int = 12) -> None:
     """Print a front as a table; of a long one, models around the chosen one and both ends."""
     rows = front_of(bundle)
@@ -86,6 +94,7 @@ def described(bundle: Bundle) -> dict[str, Any]:
     """Return a model's equations, variables and front as plain data."""
     equations = bundle.expressions
     return {
+        **({"laws": dict(bundle.sections)} if bundle.sections else {}),
         "kind": bundle.kind,
         "x": list(bundle.x_names),
         "y": list(bundle.y_names),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -17,18 +18,20 @@ from isr.estimators.motion_fit import find_series_law
 from isr.estimators.settings import seed_of
 from isr.estimators.shown import Shown
 from isr.inversion.find import find_law
+from isr.inversion.law import Law
+from isr.inversion.means import search_laws
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import PriorLaw, of_prior
 from isr.inversion.proposal import find_proposal
 from isr.inversion.recognise import recognise_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
+from isr.inversion.sampler import sampler_code
 from isr.inversion.stated import read_laws
 from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
 from isr.posterior.posterior import read_observations
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import simulate
-from isr.search.formula import Formula, parse
 from isr.storage import Bundle, save
 from isr.tables.arrays import refuse_extremes
 from isr.tables.names import symbol_names
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 # Held-out rows on which a law in doubt is compared with a flow, and standard errors that decide.
 N_COMPARED = 60
 CLEARLY = 2.0
+# How far beyond the rows a law is trusted, as a share of their range; of that where rows end sharply.
+BEYOND, NEAR = 0.2, 0.05
 
 
 @dataclass(eq=False, repr=False)
@@ -65,6 +70,7 @@ class Inversion(Shown, BaseEstimator):
     Attributes:
         law_: The law of y given x.
         prior_: The law of x.
+        proposal_: How draws are made: what is solved, branch by branch, and what is drawn and weighed.
         tests_: What the law was tested for, with p-values.
         verdict_: What was found, in a sentence or two.
         fallback_: The `ConditionalISR` whose posteriors are given in place of the law's; None where the law's are.
@@ -85,6 +91,8 @@ class Inversion(Shown, BaseEstimator):
         True
         >>> model.log_prob(x[:2], y[:2]).shape, model.to_bundle().kind
         ((2,), 'Inversion')
+        >>> "def sample(" in model.code("python"), "double y1" in model.to_bundle().expressions.code("c")
+        (True, True)
         >>> halves = Inversion(noise=0.1).fit_simulator({"a": (0, 1)}, lambda x: x / 2, 200)
         >>> print(halves.law_)
         y1 = a/2 ± 0.1
@@ -167,7 +175,7 @@ class Inversion(Shown, BaseEstimator):
     def _posterior(self, rows: np.ndarray) -> LawPosterior:
         return LawPosterior(
             self.law_, self.prior_, rows, self.x_columns_.names, self.y_columns_.names, units=self.units,
-            simulator=getattr(self, "simulator_", None), extent=None if self.prior_.was_stated else self.extent_,
+            simulator=getattr(self, "simulator_", None), extent=self.extent_,
             proposal=self.proposal_,
         )  # fmt: skip
 
@@ -216,6 +224,17 @@ class Inversion(Shown, BaseEstimator):
     def _one(self, row: np.ndarray) -> Any:
         return self._posterior(row[None]) if self.fallback_ is None else self.fallback_.posterior(row)
 
+    def code(self, language: str = "python") -> str:
+        """Return a program that draws from the posterior of any observation: weighed by the law, and resampled.
+
+        Args:
+            language: ``"c"``, ``"javascript"`` or ``"python"``. The law alone is ``to_bundle().expressions.code(...)``.
+        """
+        check_is_fitted(self, "law_")
+        if not isinstance(self.law_, Law):
+            raise TypeError("no sampler is written for a law of motion")
+        return sampler_code(self.law_, self.prior_, language)
+
     # Files ----------------------------------------------------------------------------------------------------
 
     def to_bundle(self) -> Bundle:
@@ -224,8 +243,7 @@ class Inversion(Shown, BaseEstimator):
         if self.fallback_ is not None:
             return self.fallback_.to_bundle()
         known = {"verdict": self.verdict_, "tests": dict(self.tests_), "training": self.training_.to_dict()}
-        if not self.prior_.was_stated:
-            known["extent"] = self.extent_.to_dict()
+        known["extent"] = self.extent_.to_dict()
         return Bundle(
             SavedLaws(of_law(self.law_), of_prior_law(self.prior_)), self.x_columns_.names, self.y_columns_.names,
             dict(self.units or {}), kind="Inversion", metadata=known,
@@ -250,7 +268,7 @@ class Inversion(Shown, BaseEstimator):
         )
         seed = seed_of(self.random_state)
         return find_law(
-            x.values, y.values, symbols, y.names, search=_Searcher(seed), noise=noise,
+            x.values, y.values, symbols, y.names, search=search_laws, noise=noise,
             stated=read_laws(self.law, symbols, y.names), say=self._say, seed=seed,
         )  # fmt: skip
 
@@ -273,11 +291,7 @@ class Inversion(Shown, BaseEstimator):
             bounds=_known_box(self.prior_), random_state=self.random_state,
         ).fit(x.take(np.flatnonzero(kept)).to_frame(), y.take(np.flatnonzero(kept)).to_frame())  # fmt: skip
         held = np.flatnonzero(~kept)[:N_COMPARED]
-        ours = (
-            np.array([self._held(x.values[i], y.values[i]) for i in held])
-            if self.law_.columns
-            else self._prior_only(x.values[held])
-        )
+        ours = np.array([self._held(x.values[i], y.values[i]) for i in held])
         theirs = np.maximum(flow.log_prob(x.values[held], y.values[held]), -50.0)
         gain = theirs - np.maximum(ours, -50.0)
         self.comparison_ = float(np.mean(gain)), float(np.std(gain) / np.sqrt(len(gain)))
@@ -285,18 +299,19 @@ class Inversion(Shown, BaseEstimator):
             self.fallback_ = flow
 
     def _held(self, x: np.ndarray, y: np.ndarray) -> float:
-        try:
-            return float(self._posterior(y[None])._log_prob(x[None])[0])
-        except ValueError:
-            return -np.inf
-
-    def _prior_only(self, x: np.ndarray) -> np.ndarray:
-        return self.prior_.log_prob(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                return float(self._posterior(y[None])._log_prob(x[None])[0])
+            except ValueError:
+                return -np.inf
 
     def _verdict(self) -> str:
         law, tests = self.law_, self.tests_
         worst = min(tests, key=lambda name: tests[name], default="")
         notes = "".join(f"; {note}" for note in self._found.notes)
+        if isinstance(law, Law) and not law.columns:
+            return f"no column of y says anything of x: posteriors are the law of x{notes}"
         if self._found.passed:
             least = f", least p = {tests[worst]:.2g}" if worst else ""
             return f"a law with {law.n_constants} constants explains y; no test refutes it{least}{notes}"
@@ -316,43 +331,13 @@ class Inversion(Shown, BaseEstimator):
         return hasattr(self, "law_")
 
 
-class _Searcher:
-    """Formulas for a column, from the search that the library has."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def __call__(
-        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str]
-    ) -> Sequence[Formula]:
-        return search_law(x, y, weight, names, self.seed)
-
-
-def search_law(
-    x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str], seed: int
-) -> Sequence[Formula]:
-    """Return formulas worth judging for a column y, functions of rows of x."""
-    import warnings
-
-    import pandas as pd
-
-    from isr.equations.print.text import _Printer
-    from isr.estimators.eql_regressor import EQLRegressor
-
-    model = EQLRegressor(training="quick", random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(pd.DataFrame(x, columns=list(names)), y, weight)
-    return [Formula(parse(_Printer(None).doprint(model.expressions_[0]), names))]
-
-
 def _extent(x: np.ndarray, prior: PriorLaw) -> Extent:
-    """The range of the rows, and of the box that they were recognised to fill."""
+    """The range of the rows, and a little beyond it where they do not end sharply: a law holds there if it holds."""
     rows, box = Extent.of(x), prior.bounds
-    low, high = np.asarray(box.low, float), np.asarray(box.high, float)
-    low = np.where(np.isfinite(low), np.minimum(low, rows.low), rows.low)
-    high = np.where(np.isfinite(high), np.maximum(high, rows.high), rows.high)
-    return Extent(low, high, rows.sharp_low, rows.sharp_high)
+    room = BEYOND * (rows.high - rows.low)
+    low = np.where(rows.sharp_low, rows.low - NEAR * room, rows.low - room)
+    high = np.where(rows.sharp_high, rows.high + NEAR * room, rows.high + room)
+    return Extent(np.maximum(low, box.low), np.minimum(high, box.high), rows.sharp_low, rows.sharp_high)
 
 
 def _known_box(prior: PriorLaw) -> Any:

@@ -21,6 +21,7 @@ from isr.inversion.noise import Noise
 from isr.inversion.refit import Refitted, refit, simplified
 from isr.inversion.screen import N_ROWS, Features, classes, depends, normal_scores
 from isr.inversion.target import part_of
+from isr.search.candidates import price
 from isr.search.formula import Formula
 
 # Stated noise is that of the rows where their residuals are at most so many times as large.
@@ -28,6 +29,8 @@ AS_STATED = 1.15
 # A positive column may follow a law of its logarithm where it spans this ratio.
 LEAST_RATIO = 4.0
 REFUTED = 1e-4
+# Fewer rows are told; residuals with a larger correlation are the same.
+FEW, COPY = 100, 1 - 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +105,16 @@ def find_law(
         >>> found.passed
         True
     """
-    rows = np.random.default_rng(seed).permutation(len(x))[:N_ROWS]
+    notes: list[str] = []
+    rows = _different(x, y, notes)
+    rows = np.random.default_rng(seed).permutation(rows)[:N_ROWS]
     task = _Task(
         Features(x[rows]), y[rows], tuple(x_names), tuple(y_names), search, noise, dict(stated or {}),
-        say or (lambda line: None),
+        say or (lambda line: None), notes,
     )  # fmt: skip
     kept = _screened(task)
-    columns = _columns(task, kept)
+    columns = _without_copies(task, _columns(task, kept))
+    kept = [column.index for column in columns]
     dropped = tuple(name for j, name in enumerate(y_names) if j not in kept)
     groups = tuple(Group((j,)) for j in range(len(columns)))
     law = Law(task.x_names, columns, groups, dropped, y.shape[1])
@@ -124,6 +130,40 @@ def find_law(
         noisier = _with_noise(task, law)
         law = law if noisier is law else _refitted(task, noisier)
     return Found(law, _tests(task, law), tuple(task.notes), len(x))
+
+
+def _different(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Numbers of the rows that are used: each once where many of a continuous y are repeated."""
+    n = len(x)
+    if n < FEW:
+        notes.append(f"it rests on {n} rows alone, too few to refute much")
+    first = np.sort(np.unique(np.hstack([x, y]), axis=0, return_index=True)[1])
+    if len(first) > 0.9 * n or len(np.unique(y, axis=0)) < 0.2 * len(first):
+        return np.arange(n)
+    notes.append(f"of {n} rows {len(first)} are different; each counts once")
+    return first
+
+
+def _without_copies(task: _Task, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Columns whose residuals are not those of another column once more; copies are named in a note."""
+    if not columns:
+        return columns
+    u = Law(task.x_names, columns, tuple(Group((j,)) for j in range(len(columns)))).residuals(
+        task.features.x, task.y
+    )
+    kept: list[int] = []
+    for j, column in enumerate(columns):
+        same = next((i for i in kept if not column.is_exact and abs(_correlation(u[i], u[j])) > COPY), None)
+        if same is None:
+            kept.append(j)
+        else:
+            task.notes.append(f"{column.name} says the same as {columns[same].name} and is left out")
+    return tuple(columns[j] for j in kept)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    spread = float(np.std(a) * np.std(b))
+    return float(np.mean((a - a.mean()) * (b - b.mean()))) / spread if spread > 0 else 0.0
 
 
 # Columns --------------------------------------------------------------------------------------------------------
@@ -178,14 +218,11 @@ def _mean(task: _Task, numbers: Sequence[int]) -> tuple[Mean, str]:
     if low <= 0 or high < LEAST_RATIO * low:
         return find_mean(task.features, y, task.x_names, task.search), ""
     logs = np.mean(np.log(task.y[:, numbers]), axis=1)
-    for search in (None, task.search):  # a polynomial of log y, say, before a search for a law of y
-        plain = find_mean(task.features, y, task.x_names, search)
-        even = task.features.p_value(normal_scores(np.abs(plain.residual))) > 1e-3
-        if np.std(plain.residual) <= EXACT * np.std(y) or (plain.passed and even):
-            return plain, ""
-        other = find_mean(task.features, logs, task.x_names, search)
-        if other.passed or plain.passed:
-            break
+    plain = find_mean(task.features, y, task.x_names, task.search)
+    even = task.features.p_value(normal_scores(np.abs(plain.residual))) > 1e-3
+    if np.std(plain.residual) <= EXACT * np.std(y) or (plain.passed and even):
+        return plain, ""
+    other = find_mean(task.features, logs, task.x_names, task.search)
     return (other, "log") if _log_is_better(task, plain, other, logs) else (plain, "")
 
 
@@ -194,8 +231,8 @@ def _log_is_better(task: _Task, plain: Mean, other: Mean, logs: np.ndarray) -> b
 
     def deviance(mean: Mean) -> float:
         scale = find_scale(task.features, mean.residual[None], task.x_names, None, mean.formula)
-        size = len(mean.formula.constants) + len(scale.formula.constants)
-        penalty = size * float(np.log(len(logs)))
+        n = len(logs)
+        penalty = 2 * price(mean.formula.expression, n) + 2 * price(scale.formula.expression, n)
         return 2 * float(np.sum(np.log(scale.values) + 0.5 * (mean.residual / scale.values) ** 2)) + penalty
 
     return (other.passed or not plain.passed) and deviance(other) + 2 * float(np.sum(logs)) < deviance(plain)
@@ -212,6 +249,11 @@ def _scales(
         size = float(np.sqrt(np.mean(mean.residual**2)))
         stated = None if task.noise is None else float(task.noise[j])
         if stated is not None and (size <= AS_STATED * stated or size <= EXACT * spread):
+            if EXACT * spread < size < stated / AS_STATED:
+                task.notes.append(
+                    f"rows of {task.y_names[j]} scatter by {size:.3g} around its law, less than the noise {stated:.3g} "
+                    "that was stated, which is used"
+                )
             scales[j] = Formula(sympy.Float(stated) if stated else sympy.Integer(0)), None
         elif size <= EXACT * spread:
             scales[j] = Formula(sympy.Integer(0)), None
@@ -349,7 +391,7 @@ def _refitted(task: _Task, law: Law) -> Law:
     fresh = iter(zip([j for g in noisy for j in g.columns], fitted.law.columns, strict=True))
     columns = list(law.columns)
     for j, column in fresh:
-        columns[j] = column
+        columns[j] = _with_positive_scale(column)
     groups = iter(fitted.law.groups)
     moved = []
     for group in law.groups:
@@ -358,6 +400,15 @@ def _refitted(task: _Task, law: Law) -> Law:
         moved.append(replace(own, columns=group.columns))
     found = replace(law, columns=tuple(columns), groups=tuple(moved))
     return _with_arcs(task, found)
+
+
+def _with_positive_scale(column: Column) -> Column:
+    scale = column.scale
+    return (
+        replace(column, scale=replace(scale, expression=abs(scale.expression)))
+        if scale.expression.is_number
+        else column
+    )
 
 
 def _with_arcs(task: _Task, law: Law) -> Law:
@@ -374,7 +425,7 @@ def _with_arcs(task: _Task, law: Law) -> Law:
 def _tests(task: _Task, law: Law) -> dict[str, float]:
     """What the law leaves: trends of residuals and of their size with x, and residuals against their noise."""
     if not law.columns:
-        return {"any column changes with x": 0.0}
+        return {}
     x = task.features.x
     found: dict[str, float] = {}
     u = law.residuals(x, task.y)

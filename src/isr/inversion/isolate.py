@@ -65,7 +65,9 @@ def _outer(e: Any, variable: sympy.Symbol, value: Any, signs: list[sympy.Symbol]
         return _harmonic(e, variable, value, signs) or _quadratic(e, variable, value, signs)
     if e.is_Pow and not e.exp.free_symbols:
         return _root(e, value, signs)
-    if e.is_Pow and not e.base.free_symbols:
+    if e.is_Pow and variable not in e.exp.free_symbols:
+        return e.base, value ** (1 / e.exp)
+    if e.is_Pow and variable not in e.base.free_symbols:
         return e.exp, sympy.log(value) / sympy.log(e.base)
     inner = e.args[0] if len(e.args) == 1 else None
     if inner is not None and e.func in _INVERSES:

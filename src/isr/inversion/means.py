@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.inversion.polynomials import fit_polynomial
+from isr.inversion.polynomials import fit_polynomial, fit_waves
 from isr.inversion.screen import Features, normal_scores
+from isr.search.candidates import price
+from isr.search.find import find_laws
 from isr.search.formula import Formula, compiled, symbol
 
 Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None, Sequence[str]], Sequence[Formula]]
@@ -21,8 +24,10 @@ Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None, Sequence[str]], Se
 PASSED = 1e-3
 # Residuals below this share of the spread are rounding.
 EXACT = 1e-8
-# A polynomial with at most so many terms needs no search beside it.
-SHORT = 5
+# A polynomial with at most so many terms needs no search beside it, where many rows leave no doubt.
+SHORT, CLEARLY, MANY = 2, 0.02, 500
+# Of the search for one column, and formulas of it that are judged.
+MAX_SECONDS, MOST_CANDIDATES = 300.0, 5
 CLIP = 4.0
 # Where the scale nearly vanishes residuals are errors of the mean; rows there count no more than at this share of it.
 LEAST_WEIGHED = 0.2
@@ -67,23 +72,47 @@ def find_mean(
         >>> found.formula.variables, found.passed
         (('a',), True)
     """
-    x = features.x
-    found: list[Mean] = []
+    x, found = features.x, []
     for degree in (1, 2, 3):
         fit = fit_polynomial(x, y, names, degree=degree, weight=weight)
         found.append(_judged(features, fit.formula, y, names, weight))
-        if found[-1].passed and fit.n_terms <= SHORT:
+        if found[-1].p_value > CLEARLY and fit.n_terms <= SHORT and len(x) >= MANY:
+            return found[-1]
+    waves = fit_waves(x, y, names, weight=weight)
+    if waves is not None:
+        found.append(_judged(features, waves.formula, y, names, weight))
+        if found[-1].p_value > CLEARLY and not any(mean.passed for mean in found[:-1]):
             return found[-1]
     if search is not None:
         variables = features.variables(y) or list(range(x.shape[1]))
         for chosen in dict.fromkeys([tuple(variables), tuple(range(x.shape[1]))]):
-            shown = [names[j] for j in chosen]
-            candidates = search(x[:, list(chosen)], y, weight, shown)
-            judged = [_judged(features, formula, y, names, weight) for formula in candidates]
-            found += judged
-            if any(mean.passed for mean in judged):
+            candidates = search(x[:, list(chosen)], y, weight, [names[j] for j in chosen])
+            found += [_judged(features, formula, y, names, weight) for formula in candidates]
+            if any(mean.passed for mean in found):
                 break
     return min(found, key=lambda mean: (not mean.passed, _price(mean, weight)))
+
+
+def search_laws(
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    weight: Float[np.ndarray, " n"] | None,
+    names: Sequence[str],
+) -> list[Formula]:
+    """Return the best formulas that the search for laws finds for a column.
+
+    Example:
+        >>> x = np.random.default_rng(0).uniform(1, 3, size=(300, 1))
+        >>> search_laws(x, np.exp(-x[:, 0]), None, ["t"])[0]
+        exp(-t)
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            found = find_laws(x, y, names, weight=weight, max_time=MAX_SECONDS)
+        except (ArithmeticError, np.linalg.LinAlgError):  # rows that no form can be fitted to
+            return []
+    return [Formula(candidate.expression) for candidate in found.candidates[:MOST_CANDIDATES]]
 
 
 def values_of(formula: Formula, x: np.ndarray, names: Sequence[str]) -> Float[np.ndarray, " n"]:
@@ -116,8 +145,7 @@ def _price(mean: Mean, weight: np.ndarray | None) -> float:
     n = len(mean.residual)
     w = np.ones(n) if weight is None else weight / weight.mean()
     deviance = n * float(np.log(max(float(np.mean(w * mean.residual**2)), 1e-300)))
-    size = len(mean.formula.constants) + 0.5 * float(sympy.count_ops(mean.formula.expression))
-    return deviance + size * float(np.log(n)) if np.isfinite(deviance) else np.inf
+    return deviance + 2 * price(mean.formula.expression, n) if np.isfinite(deviance) else np.inf
 
 
 # The size of residuals ------------------------------------------------------------------------------------------
@@ -246,16 +274,6 @@ def _scale_price(scale: Scale, residuals: np.ndarray) -> float:
     deviance = 2 * float(np.sum(np.log(sizes) + 0.5 * (residuals / sizes) ** 2))
     cost = len(scale.formula.constants) + 0.25 * float(sympy.count_ops(scale.formula.expression))
     return deviance + cost * float(np.log(residuals.size))
-
-
-def constant_formula(value: float) -> Formula:
-    """Return a number as a formula."""
-    return Formula(sympy.Float(value))
-
-
-def no_search(*_: Any) -> Sequence[Formula]:
-    """Return nothing: only small libraries are tried."""
-    return ()
 
 
 def linear(names: Sequence[str], coefficients: Sequence[float]) -> sympy.Expr:

@@ -1,10 +1,10 @@
-"""The smallest library: sparse polynomials, chosen one term after the other by BIC. What they fit needs no search."""
+"""The smallest libraries: sparse polynomials and waves, chosen one term after the other by BIC."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import sympy
@@ -55,15 +55,56 @@ def fit_polynomial(
     powers = _powers(x.shape[1], degree)
     scale = np.maximum(np.abs(x).max(axis=0), 1e-300)
     columns = np.stack([np.prod((x / scale) ** np.array(p), axis=1) for p in powers], axis=1)
-    root = np.ones(len(x)) if weight is None else np.sqrt(weight / weight.mean())
+    names_of = [sympy.Mul(*(symbol(n) ** p for n, p in zip(names, power, strict=True))) for power in powers]
+    sizes = np.array([np.prod(scale ** np.array(power)) for power in powers])
+    return _sum(columns, names_of, sizes, y, weight)
+
+
+def fit_waves(
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    names: Sequence[str],
+    *,
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Fit | None:
+    """Return the sparse sum of variables, sines and cosines of their whole sums that BIC chooses; None of many.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(500, 2))
+        >>> fit_waves(x, 2 * x[:, 0] + 3 * np.sin(x[:, 0] + x[:, 1]), ["a", "b"]).formula
+        2*a + 3*sin(a + b)
+    """
+    sums = [w for w in product((0, 1, -1, 2, -2), repeat=x.shape[1]) if _is_plain(w)]
+    if not 0 < len(sums) <= MOST_MONOMIALS // 2:
+        return None
+    angles = x @ np.array(sums, float).T
+    columns = np.column_stack([np.ones(len(x)), x, np.sin(angles), np.cos(angles)])
+    symbols = [symbol(name) for name in names]
+    inner = [sympy.Add(*(n * s for n, s in zip(w, symbols, strict=True))) for w in sums]
+    names_of = [sympy.Integer(1), *symbols, *map(sympy.sin, inner), *map(sympy.cos, inner)]
+    return _sum(columns, names_of, np.ones(len(names_of)), y, weight)
+
+
+def _is_plain(w: tuple[int, ...]) -> bool:
+    """Whether a sum starts with a plus and has twos only alone."""
+    first = next((n for n in w if n), 0)
+    return first > 0 and (max(map(abs, w)) < 2 or sum(map(abs, w)) == 2)
+
+
+def _sum(
+    columns: np.ndarray,
+    terms: Sequence[sympy.Expr],
+    sizes: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+) -> Fit:
+    """The sparse sum of columns, each a term over its size."""
+    root = np.ones(len(y)) if weight is None else np.sqrt(weight / weight.mean())
     a, b = columns * root[:, None], y * root
     chosen = _selected(a, b)
     solution = np.linalg.lstsq(a[:, chosen], b, rcond=None)[0] if chosen else np.zeros(0)
-    expression: sympy.Expr = sympy.Integer(0)
-    for k, coefficient in zip(chosen, solution, strict=True):
-        monomial = sympy.Mul(*(symbol(n) ** p for n, p in zip(names, powers[k], strict=True)))
-        true = coefficient / np.prod(scale ** np.array(powers[k]))
-        expression = expression + sympy.Float(float(true)) * monomial
+    constants = [sympy.Float(float(c / sizes[k])) for k, c in zip(chosen, solution, strict=True)]
+    expression = sympy.Add(*(c * terms[k] for c, k in zip(constants, chosen, strict=True)))
     return Fit(Formula(expression), y - columns[:, chosen] @ solution, len(chosen))
 
 

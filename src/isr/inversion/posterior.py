@@ -205,16 +205,18 @@ class LawPosterior(AbstractPosterior):
         """
         rng = np.random.default_rng(random_state)
         draws = self._quick(n, rng)
-        seen = np.zeros((len(self.law.columns), n))
-        would = np.zeros((len(self.law.columns), n))
-        y = np.empty((n, len(self.law.columns)))
+        noisy = [j for j, column in enumerate(self.law.columns) if not column.is_exact]
+        y = self.law.sample(draws, rng) if self.law.columns else np.empty((n, 0))
+        if not noisy:  # what is without noise is met by every draw
+            return Predictive(y, 1.0, {})
+        seen, would = np.zeros((len(noisy), n)), np.zeros((len(noisy), n))
         wide = np.full((n, self.y_star.shape[1]), np.nan)
         for row in self.y_star:
-            seen += self.law.residuals(draws, np.broadcast_to(row, (n, len(row)))) ** 2
+            seen += self.law.residuals(draws, np.broadcast_to(row, (n, len(row))))[noisy] ** 2
             y = self.law.sample(draws, rng)
             wide[:, [c.index for c in self.law.columns]] = y
-            would += self.law.residuals(draws, wide) ** 2
+            would += self.law.residuals(draws, wide)[noisy] ** 2
         each = np.mean(would >= seen, axis=1)
-        names = [c.name for c in self.law.columns]
+        names = [self.law.columns[j].name for j in noisy]
         total = float(np.mean(would.sum(axis=0) >= seen.sum(axis=0)))
         return Predictive(y, total, dict(zip(names, each.tolist(), strict=True)))

@@ -8,11 +8,14 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
+from isr.equations.expressions import Expressions
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.marginals import Marginal
 from isr.inversion.noise import Noise
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import Alone, Given, Joint, Part, PriorLaw, of_prior
+from isr.inversion.proposal import find_proposal
+from isr.inversion.written import expressions, sections
 from isr.motion.law import MotionLaw
 from isr.motion.record import of_motion, to_motion
 from isr.posterior.outliers import Extent
@@ -35,6 +38,8 @@ class SavedLaws(eqx.Module):
         >>> saved = SavedLaws(of_law(law), of_prior_law(of_prior(parse_prior({"a": (0, 1)}), ["a"])))
         >>> saved.to_law(), saved.to_prior(["a"]), saved.n_inputs, saved.n_outputs
         (y = a**2 ± 0.1, a ~ uniform(0, 1), 1, 0)
+        >>> saved.expressions(["a"], {}).n_constants, saved.sections(["a"])[0]
+        (1, ('y given x', 'y = a**2 ± 0.1'))
         >>> saved.posterior([[0.5]], ["a"], ["y"])
         Posterior of a given y = 0.5
     """
@@ -73,6 +78,22 @@ class SavedLaws(eqx.Module):
                 f"the prior {what} is no distribution that a file can hold; give it again as prior=..."
             )
         return PriorLaw(tuple(names), tuple(_to_part(part) for part in self.prior))
+
+    def expressions(self, x_names: Sequence[str], units: Mapping[str, str]) -> Expressions:
+        """Return the law of y as equations."""
+        law = self.to_law()
+        if not isinstance(law, Law):
+            raise TypeError("a law of motion is an equation for rates, not for y; print to_law()")
+        return expressions(law, x_names, units)
+
+    def sections(self, x_names: Sequence[str]) -> list[tuple[str, str]]:
+        """Return what was found as text, under a heading each."""
+        law = self.to_law()
+        try:
+            prior = self.to_prior(x_names)
+        except ValueError as error:
+            return [("y given x", str(law)), ("x", str(error))]
+        return sections(law, prior, find_proposal(law, prior))
 
     def posterior(
         self,

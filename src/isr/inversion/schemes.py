@@ -53,6 +53,8 @@ class Schemes:
         found = [self._solved(chart, n_each, rng) for chart in self.charts]
         rows = np.concatenate([r for r, _ in found])
         noise = np.concatenate([e for _, e in found])
+        if not len(rows):
+            return rows, np.zeros(0)
         order = rng.permutation(len(rows))
         rows, noise = rows[order], noise[order]
         log_p = self.prior.log_prob(rows, self.columns) + noise

@@ -48,6 +48,7 @@ class ReportData:
         scene: ``"kinematics"`` draws the arm of `isr.problems.kinematics`.
         y_star: The observation the explorer starts with.
         training: What the training observations were like; the explorer warns where an observation is not.
+        laws: What an `Inversion` found, text under a heading each, shown first.
 
     Example:
         >>> from isr.bijections.affine import Standardise
@@ -67,6 +68,7 @@ class ReportData:
     scene: str | None = None
     y_star: tuple[float, ...] | None = None
     training: TrainingRecord | None = None
+    laws: tuple[tuple[str, str], ...] = ()
 
 
 N_SAMPLES = 2000
@@ -84,6 +86,7 @@ def gather(
     provenance: Mapping[str, Any] | None = None,
     scene: str | None = None,
     y_star: Sequence[float] | None = None,
+    laws: Sequence[tuple[str, str]] = (),
 ) -> ReportData:
     """Return what a report about ``model`` shows.
 
@@ -96,6 +99,7 @@ def gather(
         provenance: Further entries, such as ``{"command": "isr fit data.csv"}``.
         scene: ``"kinematics"`` draws the planar arm; models with the arm's names have it without asking.
         y_star: The observation the explorer starts with.
+        laws: Headings and texts to show first, such as ``Bundle.sections`` of an `Inversion`.
 
     Example:
         >>> from isr.bijections.affine import Standardise
@@ -123,6 +127,7 @@ def gather(
         scene=scene,
         y_star=None if y_star is None else tuple(float(v) for v in y_star),
         training=_training(bundle, flow, y),
+        laws=tuple(laws),
     )
 
 

@@ -167,6 +167,7 @@ def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
     data, explorer = context["data"], context["explorer"]
     names = {
         "law": "Law",
+        "laws": "Laws",
         "equations": "Equations",
         "explorer": "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live",
         "summary": "Variables",
@@ -180,6 +181,7 @@ def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
     }
     shown = context | {
         "summary": True,
+        "laws": data.laws,
         "equations": context["equations"].listings,
         "samples": context["marginals"],
         "training": context["history"],

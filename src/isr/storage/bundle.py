@@ -69,8 +69,8 @@ class Bundle:
         (None, None, {})
         >>> saved.require("predict"), saved.columns("y").names
         (None, ('y1',))
-        >>> "charge" in saved.expressions.text("inverse")
-        True
+        >>> "charge" in saved.expressions.text("inverse"), saved.sections
+        (True, [])
     """
 
     model: eqx.Module
@@ -135,9 +135,11 @@ class Bundle:
 
     @cached_property
     def expressions(self) -> Expressions:
-        """The equations of a flow, or the formulas of a regressor, made on first use."""
+        """The equations of a flow, the formulas of a regressor or the law of an `Inversion`, made on first use."""
         from isr.equations import extract
 
+        if self._laws is not None:
+            return self._laws.expressions(self.named().x_names, self.units)
         model = self.model if isinstance(self.model, Formulas) else self.flow
         return extract(model, self.x_names or None, self.y_names or None, self.units)
 
@@ -236,6 +238,14 @@ class Bundle:
     def _laws(self) -> Any:
         """The laws of an `Inversion`, or None."""
         return self.model if type(self.model).__name__ == "SavedLaws" else None
+
+    @property
+    def sections(self) -> list[tuple[str, str]]:
+        """What an `Inversion` found as text, under a heading each, its verdict first; empty for other models."""
+        if self._laws is None:
+            return []
+        verdict = str(self.metadata.get("verdict", ""))
+        return [("Verdict", verdict), *self._laws.sections(self.named().x_names)]
 
     def require(self, ability: str) -> None:
         """Raise a `TypeError` that says what the model can do unless ``ability`` is among it."""

@@ -1,14 +1,19 @@
 """Closed forms are found for densities that no chart was made for, and their numbers are those of the truth."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import sympy
 from numpy.testing import assert_allclose
 from scipy import stats
 
+import isr
 from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
 from isr.bijections.marginals import find_marginal, find_mixture
-from isr.estimators.closed_forms import closed_forms
+from isr.estimators.closed_forms import as_opaque, closed_forms
+from isr.formulas.canonical import build_formulas
 from isr.tables.edges import sharp_ends
 
 N = 4000
@@ -70,3 +75,23 @@ def test_a_spiral_is_unwound():
     form = closed_forms(rows)[0]
     assert form.kind.startswith("spiral")
     assert abs(float(form.steps[0].pitch) - 0.3) < 0.01
+
+
+def test_a_density_without_a_constant_to_learn_is_fitted_and_its_bounds_are_told():
+    rows = np.random.default_rng(0).uniform(size=(2000, 2))
+    model = isr.SymbolicFlow(training=isr.Training("quick", n_restarts=2, verbose=False), random_state=0).fit(
+        rows
+    )
+    assert_allclose(model.score_samples(rows), 0.0, atol=1e-9)
+    assert np.all(np.isneginf(model.score_samples([[0.5, 1.1], [-0.1, 0.5]])))
+    assert "x1 ends sharply at 0 and 1" in str(model.status_)
+
+
+def test_laws_may_hold_reciprocals_and_roots():
+    x, n = sympy.symbols("input0 input1", real=True)
+    given = [1 / x**2 + sympy.sqrt(n), sympy.exp(-x) / n, x**0.3 * sympy.sin(n)]
+    formulas = build_formulas([as_opaque(e) for e in given], 2, stack=3)
+    at = np.array([1.7, 2.3])
+    expected = [float(e.subs({x: at[0], n: at[1]})) for e in given]
+    with jax.enable_x64(True):
+        assert_allclose(np.ravel(formulas(jnp.asarray(at))), expected, rtol=1e-12)

@@ -105,6 +105,8 @@ class Restore(Generic[Model]):
         return eqx.combine(jax.tree.unflatten(self.tree, new), self.rest)
 
     def _split(self, values: Any, split: Callable[..., list[Any]]) -> list[Any]:
+        if not self.shapes:
+            return []
         # A split's gradient is one concatenation; that of slices is a sum of as many padded vectors.
         ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
         return [part.reshape(shape) for part, shape in zip(split(values, ends), self.shapes, strict=True)]

@@ -92,6 +92,8 @@ def closed_forms(
     dim = dim or x.shape[1]
     found: list[Form] = []
     for form in _ladder(x, dim, edges):
+        if not np.isfinite(form.price):
+            continue
         found.append(form)
         is_best = form.is_short and form is min(found, key=_price)
         if should_stop() or (

@@ -148,7 +148,7 @@ def _tree(node: Expression, places: dict, constants: list[float]) -> Tree:
     if node.is_number:
         constants.append(float(node))
         return ("constant", len(constants) - 1)
-    if node.is_Pow and node.exp.is_Integer and node.exp > 0:
+    if node.is_Pow and node.exp.is_Integer:
         return ("pow", _tree(node.base, places, constants), int(node.exp))
     if node.is_Add or node.is_Mul:
         kind = "add" if node.is_Add else "mul"

@@ -76,7 +76,7 @@ def run(check: str, only: str, cases: int, seed: int, workers: int) -> list[dict
         environment = dict(os.environ)
         if check == "fuzz":
             options += [f"--hypothesis-seed={seed}", "--hypothesis-show-statistics"]
-            environment["ISR_FUZZ_EXAMPLES"] = str(cases)
+            environment |= {"ISR_FUZZ_EXAMPLES": str(cases), "ISR_FUZZ_SEED": str(seed)}
         output, _ = told("-m", "pytest", *CHECKS[check], *options, env=environment)
         tried = cases_tried(output)
         rows = outcomes(report)

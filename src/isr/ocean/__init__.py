@@ -5,15 +5,19 @@ Pressures follow KRAKEN: time factor exp(i omega t), outgoing exp(-i k r), ampli
 
 from isr.ocean.environment import Array, Attenuation, Environment, HalfSpace, Layer
 from isr.ocean.field import pressure
+from isr.ocean.gradients import pressure_and_gradient
 from isr.ocean.modes import CutOffWarning, Mesh, MeshError, Modes, NoModesError, modes
+from isr.ocean.recordings import bartlett_likelihood, covariances, read_sio, snapshots
 from isr.ocean.simulate import Simulation, simulate
 from isr.ocean.swellex import (
     FREQUENCIES,
     PARAMETER_NAMES,
     TASK_1,
     TASK_2,
+    TASK_3,
     TRUTH,
     UniformPrior,
+    event_s5,
     hydrophone_depths,
     kraken_reference,
     prior,
@@ -25,6 +29,7 @@ __all__ = [
     "PARAMETER_NAMES",
     "TASK_1",
     "TASK_2",
+    "TASK_3",
     "TRUTH",
     "Array",
     "Attenuation",
@@ -38,11 +43,17 @@ __all__ = [
     "NoModesError",
     "Simulation",
     "UniformPrior",
+    "bartlett_likelihood",
+    "covariances",
+    "event_s5",
     "hydrophone_depths",
     "kraken_reference",
     "modes",
     "pressure",
+    "pressure_and_gradient",
     "prior",
+    "read_sio",
     "simulate",
+    "snapshots",
     "swellex96",
 ]

@@ -142,7 +142,7 @@ def _column_field(
     slowest, fastest = speeds
     points, refinements, decay = mesh
     for f in range(len(frequencies)):
-        status[f], real, imaginary, psi, _ = solve_column(
+        status[f], real, imaginary, psi, _, _ = solve_column(
             pieces, halfspace, samples, frequencies[f], slowest, fastest, points, refinements, decay,
             full_loss,
         )  # fmt: skip

@@ -77,14 +77,14 @@ def _shape(down, up, powers_down, powers_up, best):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _newton(system, share, lam, down, up, powers_down, powers_up):
+def newton(system, share, lam, down, up, powers_down, powers_up):
     """Return the mode near ``lam`` with a ``share`` of the loss, its norm, its gamma, and whether it converged.
 
-    Its shape is left in ``down``.
+    Its shape is left in ``down``; the last result is the node where that is one.
     """
     beta, n, step = system.beta, len(system.beta) - 1, np.inf
     diagonal = system.alpha + 1j * share * system.lossy
-    norm, gamma = 1.0 + 0j, 0j
+    norm, gamma, best = 1.0 + 0j, 0j, 1
     for _ in range(_MAX_ITERATIONS):
         gamma = half_space_decay(lam, system.closing_k2, share * system.closing_loss)
         last = system.admittance * gamma
@@ -100,7 +100,7 @@ def _newton(system, share, lam, down, up, powers_down, powers_up):
         before, step = step, abs(residual / norm)
         if step <= _TOLERANCE * abs(lam) or (step < _ENOUGH * abs(lam) and step > 0.5 * before):
             break
-    return lam, norm, gamma, step < _ENOUGH * abs(lam)
+    return lam, norm, gamma, step < _ENOUGH * abs(lam), best
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -117,11 +117,11 @@ def refine(system, lam, samples, below, out):
         gap = min(
             real[m - 1] - real[m] if m else np.inf, real[m] - real[m + 1] if m + 1 < n_modes else np.inf
         )
-        found, norm, gamma, good = _newton(system, 1.0, lam[m], down, up, powers_down, powers_up)
+        found, norm, gamma, good, _ = newton(system, 1.0, lam[m], down, up, powers_down, powers_up)
         if not good or abs(found - lam[m]) > 0.3 * gap:
             found = real[m] + 0j
             for i in range(_SHARES):
-                found, norm, gamma, good = _newton(
+                found, norm, gamma, good, _ = newton(
                     system, (i + 1) / _SHARES, found, down, up, powers_down, powers_up
                 )
         if not good:

@@ -88,8 +88,8 @@ def _sorted_order(values):
 
 
 @njit(cache=True, nogil=True)
-def cut_column(pieces, halfspace, samples, omega, lam, points_per_wavelength, nepers):
-    """Cut the column at knots, interfaces and sample depths.
+def cut_column(pieces, halfspace, samples, omega, end, points_per_wavelength):
+    """Cut the column at knots, interfaces and sample depths, and at ``end``.
 
     Returns:
         The intervals (same columns as pieces), the number of cells of each on the coarsest mesh, the half-space
@@ -97,7 +97,6 @@ def cut_column(pieces, halfspace, samples, omega, lam, points_per_wavelength, ne
         which it lies under the last node.
     """
     n_samples = len(samples)
-    end = truncation_depth(pieces, omega, lam, max(0.0, np.max(samples)), nepers)
     order = _sorted_order(samples)
     intervals = np.empty((len(pieces) + n_samples, 8))
     cells = np.empty(len(pieces) + n_samples, dtype=np.int64)
@@ -152,6 +151,8 @@ def cut_column(pieces, halfspace, samples, omega, lam, points_per_wavelength, ne
 def assemble(intervals, cells, refinement, omega):
     """Return the node arrays of the mesh with ``refinement`` times the coarse cells.
 
+    Complex intervals give derivatives: the imaginary part of the result of a very small one.
+
     Returns:
         ``alpha``, ``beta``, ``scale`` (g above), ``lossy`` (weight of the imaginary part of k_r^2), ``curvature`` and
         ``mean_k2`` (with which curvature (mean_k2 - lam)^2 estimates the discretisation error).
@@ -159,8 +160,7 @@ def assemble(intervals, cells, refinement, omega):
     n = 0
     for i in range(len(cells)):
         n += cells[i] * refinement
-    stiffness, mass, mass_k2 = np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1)
-    lossy, curvature, scale = np.zeros(n + 1), np.zeros(n + 1), np.empty(n + 1)
+    stiffness, mass, mass_k2, lossy, curvature, scale = np.zeros((6, n + 1), dtype=intervals.dtype)
     j = 0
     for i in range(len(cells)):
         row = intervals[i]
@@ -184,7 +184,7 @@ def assemble(intervals, cells, refinement, omega):
             if q > 0:
                 scale[node] = rho_h / scale[node - 1]
         j += m
-    alpha, beta = np.empty(n + 1), np.empty(n + 1)
+    alpha, beta = np.empty_like(mass), np.empty_like(mass)
     for node in range(n + 1):
         g2 = scale[node] ** 2
         alpha[node] = g2 * (stiffness[node] - mass_k2[node])

@@ -115,7 +115,7 @@ def modes(
     samples = np.array(depths, dtype=float).reshape(-1)
     if not np.all(np.isfinite(samples) & (samples >= 0)):
         raise ValueError(f"depths must be finite and not negative, got {samples}")
-    status, real, imaginary, shapes, correction = solve_column(
+    status, real, imaginary, shapes, _, correction = solve_column(
         *pack(environment), samples, float(frequency), *phase_speed_limits(environment), *mesh_arguments(mesh),
         environment.loss == "full",
     )  # fmt: skip

@@ -124,6 +124,7 @@ def ensemble_posterior(
     bounds: tuple[tuple[float, float], ...],
     *,
     residuals: Callable[[np.ndarray], np.ndarray] | None = None,
+    jacobian: Callable[[np.ndarray], np.ndarray] | None = None,
     n_walkers: int = 48,
     n_steps: int = 400,
     random_state: int = 0,
@@ -137,6 +138,7 @@ def ensemble_posterior(
         bounds: Of the uniform prior.
         residuals: Standardised misfits of one row of parameters. If given, the walkers start around the best fit, which
             least squares finds from the best of the pool; otherwise from draws of the pool by their likelihood.
+        jacobian: Their derivatives; by differences where it is not given.
         n_walkers: Walkers.
         n_steps: Steps of each; the first quarter is thrown away.
         random_state: Seed.
@@ -158,7 +160,7 @@ def ensemble_posterior(
         start = start + 1e-3 * (high - low) * rng.normal(size=start.shape)
     else:
         best = pool[np.argsort(pool_log_likelihood)[::-1][:N_STARTS]]
-        start = _around_best_fit(residuals, best, low, high, n_walkers, rng)
+        start = _around_best_fit(residuals, jacobian, best, low, high, n_walkers, rng)
     start = np.clip(start, low + 1e-6 * (high - low), high - 1e-6 * (high - low))
     sampler = emcee.EnsembleSampler(n_walkers, len(low), log_prob, vectorize=True)
     sampler.random_state = np.random.RandomState(random_state).get_state()
@@ -181,6 +183,7 @@ N_STARTS = 12
 
 def _around_best_fit(
     residuals: Callable[[np.ndarray], np.ndarray],
+    jacobian: Callable[[np.ndarray], np.ndarray] | None,
     starts: np.ndarray,
     low: np.ndarray,
     high: np.ndarray,
@@ -190,7 +193,15 @@ def _around_best_fit(
     from scipy.optimize import least_squares
 
     fits = [
-        least_squares(residuals, start, bounds=(low, high), x_scale=high - low, diff_step=1e-6, max_nfev=40)
+        least_squares(
+            residuals,
+            start,
+            jacobian or "2-point",
+            bounds=(low, high),
+            x_scale=high - low,
+            diff_step=1e-6,
+            max_nfev=40,
+        )
         for start in starts
     ]
     best = min(fits, key=lambda fit: fit.cost)

@@ -124,7 +124,7 @@ class _Known:
             return grid.sample(n_draws, seed), float(-2 * grid.log_likelihood.max())
         found = ensemble_posterior(
             self.m, values, log_likelihood, self.bounds, n_steps=self.n_steps, random_state=seed,
-            residuals=lambda m: (tasks.simulate_array(m[None])[0] - y) / self.noise,
+            residuals=lambda m: tasks.residuals(m, y), jacobian=tasks.jacobian,
         )  # fmt: skip
         return _some(found.samples, n_draws, seed), found.misfit
 

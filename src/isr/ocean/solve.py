@@ -15,6 +15,7 @@ from isr.ocean.mesh import (
     assemble,
     complex_k2,
     cut_column,
+    truncation_depth,
 )
 from isr.ocean.sturm import System, phases, shapes
 from isr.tables.extras import need
@@ -199,13 +200,15 @@ def solve_column(
 
     Returns:
         Status (`NEAR_CUT_OFF` is a kind of `OK`), real and minus imaginary part of k_r^2 (n_modes), psi at the samples
-        (n_modes, n_samples), and the largest correction of k_r^2 by the extrapolation in units of the mode spacing.
+        (n_modes, n_samples), k_r^2 on each mesh, and its largest correction by the extrapolation in units of the mode
+        spacing.
     """
     omega = 2 * np.pi * frequency
-    empty = np.empty(0), np.empty(0), np.empty((0, len(samples)), dtype=np.complex128)
+    empty = np.empty(0), np.empty(0), np.empty((0, len(samples)), dtype=np.complex128), np.empty((0, 0, 0))
     lam_low = max((omega / fastest_phase) ** 2, (omega / halfspace[0]) ** 2)
+    end = truncation_depth(pieces, omega, lam_low, max(0.0, np.max(samples)), nepers)
     intervals, cells, closing, boundary, below = cut_column(
-        pieces, halfspace, samples, omega, lam_low, points_per_wavelength, nepers
+        pieces, halfspace, samples, omega, end, points_per_wavelength
     )
     c_min, slow_boundary, density = _slowest_boundary(intervals)
     k2_max = (omega / c_min) ** 2
@@ -264,4 +267,5 @@ def solve_column(
         if not full_loss:
             limit = max(limit, _NEAR_TO_FIRST_ORDER * closing_loss)
         status = NEAR_CUT_OFF if real[last - 1] - closing_k2 < limit else OK
-    return status, real[first:last], imaginary[first:last], shape[first:last], correction
+    levels = values[:, :2, first:last].copy()
+    return status, real[first:last], imaginary[first:last], shape[first:last], levels, correction

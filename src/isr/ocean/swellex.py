@@ -1,6 +1,6 @@
 """The SWellEx-96 experiment as the paper sets it: the environment, its true parameters and the two priors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -55,16 +55,47 @@ TASK_1 = UniformPrior(PARAMETER_NAMES[:2], (200.5, 1532.0), (236.5, 1592.0))
 TASK_2 = UniformPrior(PARAMETER_NAMES, (200.5, 1532.0, -2.0, 18.5), (236.5, 1592.0, 2.0, 28.5))
 
 
+# Seven parameters of published inversions of event S5 (W. F. Jenkins, P. Gerstoft, Y. Park, 2023 and 2024: Bayesian
+# optimisation), with their search bounds; range and water depth are given around where they are.
+EVENT_S5_NAMES = (
+    "source_range_m", "source_depth_m", "water_depth_m", "tilt_deg", "sediment_thickness_m", "sediment_speed_m_s",
+    "sediment_speed_rise_m_s",
+)  # fmt: skip
+EVENT_S5_TRUTH = (3000.0, 71.0, 217.2, 1.0, 22.0, 1572.0, 21.0)
+TASK_3 = UniformPrior(
+    EVENT_S5_NAMES,
+    (2750.0, 60.0, 212.2, -3.0, 10.0, 1540.0, 0.0), (3250.0, 80.0, 222.2, 3.0, 40.0, 1640.0, 50.0),
+)  # fmt: skip
+
+
+def event_s5(*parameters: float) -> Environment:
+    """Return the environment of task 3: source range and depth, water depth, tilt, and the sediment's thickness, speed
+    at its top and rise of speed to its bottom.
+
+    Example:
+        >>> event_s5().source_depth, event_s5(2900.0).array.range
+        (71.0, 2900.0)
+    """
+    given = (*parameters, *EVENT_S5_TRUTH[len(parameters) :])
+    distance, source_depth, depth, tilt, thickness, speed, rise = given
+    base = swellex96(depth, speed, tilt, thickness)
+    water, sediment, *rest = base.layers
+    sediment = replace(sediment, speeds=(speed, speed + rise))
+    array = Array(hydrophone_depths(), distance, tilt)
+    return base.replace(layers=(water, sediment, *rest), array=array, source_depth=source_depth)
+
+
 def prior(task: int) -> UniformPrior:
-    """Return the paper's prior of task 1 (water depth, sediment speed) or 2 (also tilt, sediment thickness).
+    """Return the prior of task 1 (water depth, sediment speed), 2 (also tilt, sediment thickness), both the paper's, or
+    3 (also source range, source depth and the rise of speed in the sediment, see `event_s5`).
 
     Example:
         >>> prior(1).names
         ('water_depth_m', 'sediment_speed_m_s')
     """
-    if task not in (1, 2):
-        raise ValueError(f"there are two tasks, 1 and 2, got {task!r}")
-    return TASK_1 if task == 1 else TASK_2
+    if task not in (1, 2, 3):
+        raise ValueError(f"there are three tasks, 1, 2 and 3, got {task!r}")
+    return (TASK_1, TASK_2, TASK_3)[task - 1]
 
 
 def swellex96(

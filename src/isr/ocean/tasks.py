@@ -6,6 +6,7 @@ are complex, (rows, frequencies, hydrophones); an inversion reads real and imagi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Complex, Float
 from numpy.typing import ArrayLike
 
 from isr.ocean.field import pressure
+from isr.ocean.gradients import pressure_and_gradient
 from isr.ocean.swellex import FREQUENCIES, TRUTH, hydrophone_depths, prior, swellex96
 
 SNR_DB = 15.0
@@ -78,6 +80,29 @@ def observe_truth(random_state: int = 0) -> Complex[np.ndarray, "frequencies hyd
 def simulate_array(m: Float[np.ndarray, "n d_m"]) -> Float[np.ndarray, "n reals"]:
     """The simulator of the whole array, for `fit_simulator`: parameters in, noise-free rows of 294 numbers out."""
     return array_rows(pressures(m))
+
+
+def array_likelihood(
+    y: Float[np.ndarray, " reals"], frequencies: Sequence[float] = FREQUENCIES
+) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    """Return the log-likelihood of the parameters of task 1 or 2 with its gradient, given what the array measured."""
+
+    def value_and_gradient(m: np.ndarray) -> tuple[float, np.ndarray]:
+        p, dp = pressure_and_gradient(m, swellex96, frequencies)
+        rest = (array_rows(p[None])[0] - y) / noise_sd()
+        return -0.5 * float(rest @ rest), -array_rows(dp) @ rest / noise_sd()
+
+    return value_and_gradient
+
+
+def residuals(m: np.ndarray, y: np.ndarray, frequencies: Sequence[float] = FREQUENCIES) -> np.ndarray:
+    """Return the misfits of the array's numbers in standard deviations of the noise."""
+    return (array_rows(pressure(swellex96(*m), frequencies)[None])[0] - y) / noise_sd()
+
+
+def jacobian(m: np.ndarray, frequencies: Sequence[float] = FREQUENCIES) -> Float[np.ndarray, "reals d_m"]:
+    """Return the derivatives of `residuals` by the parameters."""
+    return array_rows(pressure_and_gradient(m, swellex96, frequencies)[1]).T / noise_sd()
 
 
 def prior_ranges(task: int) -> dict[str, tuple[float, float]]:

@@ -197,6 +197,8 @@ def _fits(value: Any, hint: Any, largest: int) -> bool:
             return False
         each = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
         return all(_fits(part, own, largest) for part, own in zip(value, each, strict=True))
+    if origin is Mapping:
+        return isinstance(value, dict) and all(_fits(part, arguments[1], largest) for part in value.values())
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
     if hint is float:

@@ -133,7 +133,8 @@ def atoms(problem: Problem, kinds: tuple[Atom, ...], n_arguments: int, *, number
             continue
         argument = written(problem.symbols, e)
         for kind in kinds:
-            if kind.needs in problem.functions:
+            is_idle = kind.needs == "abs" and (u.min() >= 0 or u.max() <= 0)
+            if kind.needs in problem.functions and not is_idle:
                 for c in _numbers(kind, width, numbers):
                     _put(table, kind, c, u, argument)
     return table
@@ -142,7 +143,8 @@ def atoms(problem: Problem, kinds: tuple[Atom, ...], n_arguments: int, *, number
 def _numbers(kind: Atom, width: float, which: str) -> list[float]:
     grid = [g / width for g in kind.grid] if which == "grid" else []
     usual = list(NATURAL if kind.needs in ("sin", "cos") else (1.0,) if not kind.grid else NATURAL[:3])
-    usual = usual[:1] if which == "one" else usual
+    if which == "one":
+        usual = [1.0, 2 * np.pi] if kind.needs in ("sin", "cos") else usual[:1]
     numbers = [*usual, *(g for g in grid if all(abs(g - c) > 0.02 * c for c in usual))]
     return [*numbers, *(-c for c in numbers)] if kind.signed else numbers
 

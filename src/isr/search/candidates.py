@@ -21,6 +21,7 @@ EXACT_NUMBER = 12.0
 MOST_CONSTANTS = 40
 # Ratios of polynomials with more numbers than this imitate other functions to all digits.
 MOST_EXACT = 5
+FEW = 3
 # After so many steps only what comes this near to the best, in the spread of what is left, is refitted further.
 FIRST_STEPS, NEAR = 5, 2.0
 
@@ -52,12 +53,14 @@ class Pool:
     Args:
         data: Rows to judge by.
         allowed: Whether a law may be tried.
+        nearest: Standard deviation of what the nearest law with few numbers leaves.
     """
 
     data: Data
     allowed: Callable[[sympy.Expr], bool] = lambda law: True
     found: dict[Any, Candidate] = field(default_factory=dict)
     best: Candidate | None = None
+    nearest: float = np.inf
 
     @property
     def is_exact(self) -> bool:
@@ -76,7 +79,7 @@ class Pool:
         candidate = fitted(self.data, expression, powers=powers, iterations=min(iterations, FIRST_STEPS))
         if candidate is None:
             return None
-        if self.best is None or candidate.residual_sd < NEAR * self.best.residual_sd:
+        if self.best is None or candidate.residual_sd < NEAR * self.nearest:
             candidate = (
                 fitted(self.data, candidate.expression, powers=powers, iterations=iterations) or candidate
             )
@@ -84,6 +87,8 @@ class Pool:
         old = self.found.get(key)
         if old is None or candidate.description_length < old.description_length:
             self.found[key] = candidate
+        if _n_floats(candidate.expression) <= FEW:
+            self.nearest = min(self.nearest, candidate.residual_sd)
         if self.best is None or candidate.description_length < self.best.description_length:
             self.best = candidate
         return candidate

@@ -73,3 +73,13 @@ def snapped(data: Data, candidate: Candidate) -> Candidate:
         if better is None:
             return best
         best = better
+
+
+def without_idle_abs(law: sympy.Expr, data: Data) -> sympy.Expr:
+    """Return a law without those absolute values whose argument has one sign in all rows."""
+
+    def plain(size: Any) -> Any:
+        values = opened(size.args[0], data.symbols).values(data.columns)
+        return size.args[0] if values.min() >= 0 else -size.args[0] if values.max() <= 0 else size
+
+    return law.replace(lambda part: isinstance(part, sympy.Abs), plain)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import sympy
 
-from isr.search import products, rational, sums
+from isr.search import growth, products, rational, sums
 from isr.search.candidates import Candidate, Pool, eliminated, fitted, price, with_errors
-from isr.search.constants import snapped
+from isr.search.constants import snapped, without_idle_abs
 from isr.search.evaluate import opened
 from isr.search.problem import Problem, outer
 from isr.search.reductions import reductions
@@ -68,8 +68,8 @@ class Search:
     settled: Candidate | None = None
 
     def limit(self) -> float:
-        """Return what the best law leaves."""
-        return self.pool.best.residual_sd if self.pool.best else np.inf
+        """Return what the nearest law with few numbers leaves."""
+        return self.pool.nearest
 
     @property
     def is_over(self) -> bool:
@@ -143,6 +143,9 @@ def find_laws(
     for law in [*simple, *hints]:
         pool.offer(law)
     _explore(search, problem)
+    if not search.is_over:
+        search.tell("growth")
+        search.offer(problem, growth.grow(pool, problem, search.limit))
     constant, linear = (with_errors(data, fitted(data, law, iterations=1)) for law in simple)
     found = {c.expression: c for c in [*_finished(pool, data, search.ends), constant, linear]}
     ranked = sorted(found.values(), key=lambda c: c.description_length)
@@ -190,8 +193,13 @@ def _polynomials(search: Search, problem: Problem) -> None:
 
 
 def _natural_products(search: Search, problem: Problem) -> None:
-    n = 60 if problem.k < 3 else 400
+    n = 60 if problem.k < 3 else 300
     search.offer(problem, products.with_functions(problem, search.limit, n_arguments=n, numbers="natural"))
+
+
+def _wide_products(search: Search, problem: Problem) -> None:
+    if problem.k > 2:
+        search.offer(problem, products.with_functions(problem, search.limit, n_arguments=900, numbers="one"))
 
 
 def _products(search: Search, problem: Problem) -> None:
@@ -220,6 +228,11 @@ def _exact_ratio(search: Search, problem: Problem) -> None:
     search.offer(problem, rational.exact(problem))
 
 
+def _sines(search: Search, problem: Problem) -> None:
+    if problem.k > 1:
+        search.offer(problem, growth.sines(problem, search.limit))
+
+
 def _ratios(search: Search, problem: Problem) -> None:
     search.offer(problem, rational.sparse(problem))
 
@@ -230,9 +243,11 @@ _EARLY = (
     ("products of functions", _natural_products),
     ("rational functions", _exact_ratio),
     ("sums of functions", _plain_sums),
+    ("sums of sines", _sines),
 )
 _LATE = (
     ("products of functions", _products),
+    ("products of functions of products", _wide_products),
     ("rational functions", _ratios),
     ("outer functions", _outer),
     ("sums of functions", _sums),
@@ -245,7 +260,8 @@ def _finished(pool: Pool, data: Data, ends: float) -> list[Candidate]:
     for candidate in pool.ranked(KEPT):
         if final and time.monotonic() > ends:
             break
-        refitted = fitted(data, snapped(pool.data, eliminated(pool.data, candidate)).expression)
+        plain = replace(candidate, expression=without_idle_abs(candidate.expression, pool.data))
+        refitted = fitted(data, snapped(pool.data, eliminated(pool.data, plain)).expression)
         if refitted is not None:
             final.append(with_errors(data, refitted))
     return final

@@ -50,13 +50,13 @@ def _listed(allowed: tuple[tuple[float, ...], ...], most: int, cost: float) -> n
 def values_of(problem: Problem, powers: np.ndarray) -> np.ndarray:
     """Return the values of monomials, one a row, each divided by nothing."""
     with np.errstate(all="ignore"):
-        logs = np.log(np.abs(problem.columns)) @ powers.T
+        zero = problem.columns == 0
+        logs = np.log(np.abs(np.where(zero, 1.0, problem.columns))) @ powers.T
         found = np.exp(logs).T
         negative = problem.columns < 0
         if negative.any():
             odd = np.abs(powers % 2) == 1
             found = found * np.where((odd.astype(float) @ negative.T.astype(float)) % 2 == 1, -1.0, 1.0)
-        zero = problem.columns == 0
         if zero.any():
             found = np.where((powers > 0).astype(float) @ zero.T.astype(float) > 0, 0.0, found)
     return found

@@ -103,7 +103,7 @@ _OUTER: tuple[tuple[str, Any, Any, Any, Any], ...] = (
      lambda e: 1 / (1 + sympy.exp(-e))),
 )  # fmt: skip
 # Rows outside the domain of an outer function may be so many, where there is noise.
-MOST_OUTSIDE = 0.1
+MOST_OUTSIDE = 0.35
 
 
 def outer(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:

@@ -16,6 +16,8 @@ from isr.search.selection import select
 DEPENDENT, IDLE = 1e-11, 1e-7
 DEGREE = {1: 7, 2: 5, 3: 3, 4: 3}
 MOST_COLUMNS = 160
+# A relation of more terms imitates another function.
+MOST_TERMS = 12
 
 
 def _monomials(k: int, degree: int) -> np.ndarray:
@@ -43,6 +45,8 @@ def exact(problem: Problem) -> Iterator[sympy.Expr]:
         i = int(weak[0])
         relation = np.append(np.linalg.lstsq(r[:i, :i], -r[:i, i], rcond=None)[0], 1.0)
         used = [index[j] for j in np.flatnonzero(np.abs(relation) > IDLE * np.abs(relation).max())]
+        if len(used) > MOST_TERMS:
+            return
         if any(u % 2 for u in used):
             yield from _ratio(problem, part, powers, used)
             return
@@ -78,7 +82,7 @@ def _quotient(
 
 def sparse(problem: Problem, *, n_terms: int = 5) -> Iterator[sympy.Expr]:
     """Yield ratios of polynomials with few terms; errors of the target are taken for none, so refit them."""
-    powers = _monomials(problem.k, 3 if problem.k < 3 else 2)[: MOST_COLUMNS // 2]
+    powers = _monomials(problem.k, 3 if problem.k < 4 else 2)[: MOST_COLUMNS // 2]
     part = problem.some(500)
     plain = values_of(part, powers)
     columns = np.empty((2 * len(powers), len(part.target)))

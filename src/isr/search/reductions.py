@@ -16,7 +16,7 @@ from isr.search.problem import Problem
 from isr.search.surrogate import Surrogate, surrogate
 
 # A reduced surrogate may be worse by this factor; one that leaves more than this share says nothing.
-WORSE, USELESS = 1.1, 0.35
+WORSE, USELESS, NOISY = 1.1, 0.35, 3e-3
 ROWS = 700
 # How far an exponent may be from a fraction, and of how small a share of the slopes a direction counts as idle.
 NEAR = 0.12
@@ -48,13 +48,17 @@ def reductions(problem: Problem) -> Iterator[Reduction]:
     size = np.sqrt(np.mean((part.target * part.root) ** 2))
     if best.error > USELESS * size:
         return
-    limit = (WORSE * best.error + 1e-9 * size) * problem.unit
+    # Under noise nearly all of the error is noise, of which a bogus reduction hides behind a small share.
+    worse = WORSE if best.error < NOISY * size else 1 + (WORSE - 1) / 10
+    limit = (worse * best.error + 1e-9 * size) * problem.unit
     for proposal in (_idle, _factors, _translations, _scales):
-        for found in proposal(problem, part, best):
-            error = _error(found)
-            if error <= limit:
-                yield Reduction(found, proposal.__name__[1:], error)
-                return
+        tried = [
+            Reduction(found, proposal.__name__[1:], _error(found)) for found in proposal(problem, part, best)
+        ]
+        fine = [reduction for reduction in tried if reduction.error <= limit]
+        if fine:  # of those in the fewest columns the one that explains most
+            yield min(fine, key=lambda r: (r.problem.k, r.error))
+            return
 
 
 def _of_logarithms(part: Problem) -> Surrogate | None:

@@ -45,7 +45,9 @@ def polynomials(problem: Problem, limit: Limit, *, most: int = 600, n_terms: int
     yield from _chosen(problem, table, n_terms, lambda: NEAR * limit())
 
 
-def with_plain_functions(problem: Problem, limit: Limit, *, most: int = MOST_PAIRED) -> Iterator[sympy.Expr]:
+def with_plain_functions(
+    problem: Problem, limit: Limit, *, most: int = MOST_PAIRED, n_terms: int = 4
+) -> Iterator[sympy.Expr]:
     """Yield sums of monomials and functions of simple monomials, no number inside, times a simple monomial."""
     powers = exponents(problem, 40)[1:]
     plain = values_of(problem, powers)
@@ -58,11 +60,17 @@ def with_plain_functions(problem: Problem, limit: Limit, *, most: int = MOST_PAI
         for values, write in zip(own.values, own.writers, strict=True):
             if len(table.values) < most:
                 table.add(factor * values, lambda w=write, e=e: written(problem.symbols, e) * w())
-    yield from _chosen(problem, table, 4, lambda: NEAR * limit())
+    yield from _chosen(problem, table, n_terms, lambda: NEAR * limit())
 
 
 def with_functions(
-    problem: Problem, limit: Limit, *, n_arguments: int = 20, n_factors: int = 6, most: int = 9000
+    problem: Problem,
+    limit: Limit,
+    *,
+    n_arguments: int = 20,
+    n_factors: int = 6,
+    most: int = 9000,
+    n_terms: int = 3,
 ) -> Iterator[sympy.Expr]:
     """Yield the same with a coarse grid of numbers inside the functions, and products of two functions."""
     powers = exponents(problem, 60)[1:]
@@ -79,7 +87,7 @@ def with_functions(
         for values, write in zip(called.values, called.writers, strict=True):
             if len(table.values) < most:
                 table.add(factor * values, lambda w=write, e=e: written(problem.symbols, e) * w())
-    yield from _chosen(problem, table, 3, lambda: FAR * limit())
+    yield from _chosen(problem, table, n_terms, lambda: FAR * limit())
 
 
 def _chosen(problem: Problem, table: Table, n_terms: int, limit: Limit) -> Iterator[sympy.Expr]:

@@ -38,6 +38,21 @@ def inversion(task: Task, x: np.ndarray, y: np.ndarray, seed: int) -> Any:
     return isr.Inversion(prior, random_state=seed).fit(x, y)
 
 
+# What is known of how y was measured: columns of each channel, days between them, and the noise where it is counted.
+SERIES = {
+    "lotka_volterra": ({"prey": range(10), "predator": range(10, 20)}, 2.1, "auto"),
+    "sir": ({"ill": range(10)}, 17.0, "binomial(1000)"),
+}
+
+
+def motion(task: Task, x: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    """`isr.Inversion`, told which columns are one channel measured again and again."""
+    series, step, noise = SERIES[task.name]
+    prior = {f"x{i + 1}": law for i, law in enumerate(task.marginals)}
+    times = step * np.arange(10)
+    return isr.Inversion(prior, noise, series=series, times=times, random_state=seed).fit(x, y)
+
+
 def sbi_npe(task: Task, x: np.ndarray, y: np.ndarray, seed: int) -> Any:
     """sbi's NPE with a neural spline flow, as in its tutorials; x with a bounded prior is opened by sbi itself."""
     import torch
@@ -83,5 +98,6 @@ METHODS: dict[str, tuple[Method, tuple[str, ...]]] = {
     "isr accurate": (accurate, ()),
     "isr short": (short, ()),
     "isr Inversion": (inversion, ()),
+    "isr series": (motion, ()),
     "sbi NPE": (sbi_npe, ("torch", "sbi")),
 }

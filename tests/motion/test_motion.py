@@ -1,5 +1,10 @@
 """Laws of motion: the integrator against SciPy, laws found from trajectories, and what is said of bad series."""
 
+import ctypes
+import json
+import shutil
+import subprocess
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -219,6 +224,65 @@ def test_a_saved_law_of_motion_is_the_same(inversion, tmp_path):
     inversion.save(tmp_path / "decay.isr")
     again = isr.load(tmp_path / "decay.isr").posterior(y)
     assert_allclose(again.sample(50), inversion.posterior(y).sample(50))
+
+
+def exported():
+    rates = [Formula(parse(t, ["a", "b", "k"])) for t in ("1.5 - k*b", "sin(a)**2 - b*k")]
+    starts = [Formula(parse("2.0", [])), Formula(parse("k", ["k"]))]
+    return MotionLaw(
+        ("k",), (Channel("a", rates[0], True, starts[0]), Channel("b", rates[1], False, starts[1])), steps=8
+    )
+
+
+TIMES = [0.0, 0.3, 1.0]
+
+
+def expected():
+    law = exported()
+    return law.solve(np.array([TIMES]), np.array([[2.0, 0.7]]), np.array([[0.7]]), 400)[0]
+
+
+def assert_same_trajectory(values, error):
+    assert_allclose(np.reshape(values, (3, 2)), expected(), atol=1e-4)
+    assert 0 < error < 1e-2
+
+
+def test_python_source_gives_the_same_trajectory():
+    module = {}
+    exec(exported().code("python"), module)  # noqa: S102
+    assert_same_trajectory(*module["solve"](TIMES, module["first"]([0.7]), [0.7]))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_javascript_source_gives_the_same_trajectory():
+    call = (
+        "const r = solve([0, 0.3, 1], first([0.7]), [0.7]); console.log(JSON.stringify([r.values, r.error]));"
+    )
+    out = subprocess.run(
+        ["node", "-e", exported().code("js") + call], capture_output=True, text=True, check=True
+    )
+    assert_same_trajectory(*json.loads(out.stdout))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_c_source_gives_the_same_trajectory(tmp_path):
+    (tmp_path / "law.c").write_text(exported().code("c"))
+    library = tmp_path / "law.so"
+    subprocess.run(
+        ["cc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, tmp_path / "law.c", "-lm"], check=True
+    )
+    loaded = ctypes.CDLL(str(library))
+    loaded.solve.restype = ctypes.c_double
+    arrays = [np.array(v, dtype=float) for v in (TIMES, [0.0, 0.0], [0.7], np.zeros(6))]
+    times, start, x, out = (a.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for a in arrays)
+    loaded.first(x, start)
+    error = loaded.solve(3, times, start, x, 8, out)
+    assert_same_trajectory(arrays[3], error)
+
+
+def test_another_language_is_refused():
+    with pytest.raises(ValueError, match="unknown language 'cobol'; a law of motion is written in python, c"):
+        exported().code("cobol")
 
 
 SERIES = {"m": range(5)}

@@ -298,6 +298,12 @@ class MotionLaw:
             rows.append(rf"\dot{{{sympy.latex(symbol(c.name))}}} &= {sympy.latex(_rounded(shape, digits))}")
         return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
 
+    def code(self, language: str) -> str:
+        """Return source that stands alone, ``"python"``, ``"c"`` or ``"javascript"``, with an integrator."""
+        from isr.motion.code import generate
+
+        return generate(self, language)
+
     def _repr_latex_(self) -> str:
         return self.latex()
 

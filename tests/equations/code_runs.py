@@ -140,7 +140,7 @@ def run_c(source, inputs, folder, samples=False):
         pytest.skip("no C compiler on PATH")
     (folder / "model.c").write_text(source)
     (folder / "main.c").write_text('#include "model.c"\n' + C_MAIN)
-    flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1", "main.c", "-o", "main", "-lm"]
+    flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O0", "main.c", "-o", "main", "-lm"]
     subprocess.run([compiler, *flags], cwd=folder, check=True)
     done = subprocess.run(
         ["./main", str(len(inputs.x))], input=inputs.raw, capture_output=True, cwd=folder, check=True

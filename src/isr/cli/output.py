@@ -89,8 +89,7 @@ def refuse_existing(path: Path | None, force: bool) -> None:
         raise IsADirectoryError(f"{path} is a folder; give a file name inside it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; create it first")
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"the folder {path.parent} cannot be written to; choose another")
+    refuse_unwritable(path)
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists already; choose another name or pass --force")
 

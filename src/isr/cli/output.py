@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 
 from isr.tables.extras import need
 from isr.tables.names import visible
-from isr.tables.whole_files import write_whole
+from isr.tables.whole_files import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import types
 import warnings
 
@@ -11,6 +12,8 @@ import pytest
 
 import isr
 from isr.cli import main
+from isr.cli.heartbeat import heartbeat
+from isr.cli.options import priors_in
 from isr.cli.program import app
 from isr.estimators.pipeline import Trained
 from isr.native import status
@@ -168,3 +171,23 @@ def test_a_reader_that_leaves_early_is_no_error():
         f'{sys.executable} -c "{code}" | head -c 1', shell=True, capture_output=True, text=True, check=True
     )
     assert "Traceback" not in done.stderr
+
+
+def test_a_prior_is_read_by_name_and_a_wrong_one_is_a_sentence():
+    found = priors_in(['"p, Pa"=normal(2, 0.5), t=uniform(0,80)', "v=lognormal(0,1)"])
+    assert found["t"] == (0.0, 80.0)
+    assert (found["p, Pa"].mean(), found["p, Pa"].std()) == (2.0, 0.5)
+    assert found["v"].median() == 1.0
+    for wrong in ("t=uniform(0)", "t=cauchy(0,1)", "t", "t=uniform(0,1"):
+        with pytest.raises(ValueError, match="--prior cannot read .*; write it as name=uniform"):
+            priors_in([wrong])
+    with pytest.raises(ValueError, match="--prior needs a number for 't', got 'a'"):
+        priors_in(["t=uniform(a,1)"])
+
+
+def test_a_long_work_says_every_so_often_that_it_goes_on(capsys):
+    with heartbeat("fitting m.isr", most=60.0, every=0.05):
+        time.sleep(0.18)
+    lines = capsys.readouterr().err.splitlines()
+    assert 1 <= len(lines) <= 4
+    assert lines[0] == "fitting m.isr: 0 s so far, at most 60 s left"

@@ -6,13 +6,15 @@ import hashlib
 import shlex
 import sys
 import time
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isr.cli.options import Force, Json, Seed, number, numbers_in, pairs_in
+from isr.cli.heartbeat import heartbeat
+from isr.cli.options import Force, Json, Seed, number, numbers_in, pairs_in, priors_in
 from isr.cli.output import refuse_existing, say
 from isr.cli.rows import Dates, Decimal, Delimiter, Dropna, Encoding, read_pairs
 from isr.tables.memory import refuse_small_address_space, refuse_too_large
@@ -61,6 +63,12 @@ Form = Annotated[
 Box = Annotated[
     list[str] | None, typer.Option(help="Box of x: depth=200:240,speed=1500: (an end may be open).")
 ]
+Known = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What is known of x before: 'depth=uniform(200,240),speed=normal(1500,20)'; from the rows if left out."
+    ),
+]
 Noise = Annotated[
     str,
     typer.Option(help="Noise (sd) of y: a number, p1=0.1,p2=0.2, or auto. Networks add it: 0 if y has it."),
@@ -83,6 +91,7 @@ def fit(
     out: Out = None,
     method: Form = None,
     bounds: Box = None,
+    prior: Known = None,
     noise: Noise = "auto",
     units: Units = None,
     blocks: Blocks = None,
@@ -138,10 +147,17 @@ def fit(
         "n_blocks": blocks, "n_layers": layers, "random_state": seed,
         "units": _units(units, [name for part in rows if part is not None for name in part.columns]),
     }  # fmt: skip
+    if prior is not None and chosen is not Method.law:
+        raise ValueError(
+            f"--prior means nothing with --method {chosen.value}; give the box of x with --bounds"
+        )
+    options["prior"] = priors_in(prior) if prior else None
     estimator = _estimator(chosen, options, training=training, bounds=_bounds(bounds), noise=noise)
     if not json:
         _announce(chosen, rows, data)
-    estimator.fit(*(part for part in rows if part is not None))
+    has_bar = sys.stderr.isatty() and chosen is not Method.law
+    with nullcontext() if json or has_bar else heartbeat(f"fitting {target.name}", most=max_time):
+        estimator.fit(*(part for part in rows if part is not None))
     from isr.cli.fitted import conclude, conclude_laws
 
     is_program = Path(sys.argv[0]).stem in ("isr", "__main__")

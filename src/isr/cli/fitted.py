@@ -176,7 +176,7 @@ def _print(
 def _next(bundle: Bundle, out: Path, data: Path) -> list[str]:
     model, rows = shlex.quote(str(out)), shlex.quote(str(data))
     training = bundle.metadata.get("training")
-    if "sample" not in bundle.abilities:
+    if "sample" not in bundle.abilities and "posterior" not in bundle.abilities:
         first = [f"isr show {model} --latex", f"isr predict {model} {rows}"]
     elif "posterior" not in bundle.abilities or not isinstance(training, Mapping):
         first = [f"isr show {model} --inverse", f"isr sample {model} -n 1000 --out samples.csv"]

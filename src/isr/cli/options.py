@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+import math
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,6 +64,40 @@ def pairs_in(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
 def numbers_in(texts: Iterable[str], option: str, example: str) -> dict[str, float]:
     """Return ``name=number`` texts as a mapping; see `pairs_in`."""
     return {name: number(value, option, name) for name, value in pairs_in(texts, option, example).items()}
+
+
+_PRIOR = re.compile(r'\s*(?:"([^"]+)"|([^=,]+?))\s*=\s*([a-z]+)\(([^()]*)\)\s*(?:,|$)')
+
+
+def priors_in(texts: Iterable[str]) -> dict[str, Any]:
+    """Return texts such as ``depth=uniform(200,240),speed=normal(1500,20)`` as a prior for each name.
+
+    Example:
+        >>> priors_in(["depth=uniform(200,240), t=uniform(0,1)"])
+        {'depth': (200.0, 240.0), 't': (0.0, 1.0)}
+    """
+    from scipy import stats
+
+    laws: dict[str, Callable[[float, float], Any]] = {
+        "uniform": lambda low, high: (low, high),
+        "normal": stats.norm,
+        "lognormal": lambda mu, sigma: stats.lognorm(sigma, scale=math.exp(mu)),
+    }
+    found: dict[str, Any] = {}
+    for text in texts:
+        at = 0
+        while at < len(text):
+            match = _PRIOR.match(text, at)
+            if match is None or match[3] not in laws or match[4].count(",") != 1:
+                raise ValueError(
+                    f"--prior cannot read {text[at:]!r}; write it as name=uniform(0,80), normal(mean,sd) "
+                    "or lognormal(mu,sigma)"
+                )
+            name = match[1] or match[2]
+            low, high = (number(part.strip(), "--prior", name) for part in match[4].split(","))
+            found[name] = laws[match[3]](low, high)
+            at = match.end()
+    return found
 
 
 def number(text: str, option: str, name: str) -> float:

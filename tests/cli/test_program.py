@@ -179,7 +179,7 @@ def test_a_prior_is_read_by_name_and_a_wrong_one_is_a_sentence():
     assert (found["p, Pa"].mean(), found["p, Pa"].std()) == (2.0, 0.5)
     assert found["v"].median() == 1.0
     for wrong in ("t=uniform(0)", "t=cauchy(0,1)", "t", "t=uniform(0,1"):
-        with pytest.raises(ValueError, match="--prior cannot read .*; write it as name=uniform"):
+        with pytest.raises(ValueError, match=r"--prior cannot read .*; write it as name=uniform"):
             priors_in([wrong])
     with pytest.raises(ValueError, match="--prior needs a number for 't', got 'a'"):
         priors_in(["t=uniform(a,1)"])

@@ -125,7 +125,7 @@ def about(model: Any) -> Row:
         return found
     chosen = front[front["chosen"]].iloc[0]
     return found | {
-        name: float(chosen[name]) for name in ("nll", "train_nll", "n_constants") if name in chosen
+        name: float(chosen[name]) for name in ("nll", "nll_train", "n_constants") if name in chosen
     }
 
 

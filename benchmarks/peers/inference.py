@@ -19,12 +19,8 @@ Method = Callable[[Task, np.ndarray, np.ndarray, int], Any]
 
 
 def accurate(task: Task, x: np.ndarray, y: np.ndarray, seed: int) -> Any:
-    """`isr.ConditionalISR` without a price on length."""
-    training = isr.Training(penalty=None)
-    model = isr.ConditionalISR(
-        6, subnet="mlp", noise=0.0, bounds=task.bounds, training=training, random_state=seed
-    )
-    return model.fit(x, y)
+    """`isr.ConditionalISR` for accuracy."""
+    return isr.ConditionalISR(goal="accurate", noise=0.0, bounds=task.bounds, random_state=seed).fit(x, y)
 
 
 def short(task: Task, x: np.ndarray, y: np.ndarray, seed: int) -> Any:

@@ -23,6 +23,7 @@ from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedC
 from isr.bijections.formula import Formulas
 from isr.bijections.networks import EQL, MLP
 from isr.bijections.primitives import soft_clamp
+from isr.bijections.spread import Spread
 
 Numbers = Float[Array, " *n"]
 
@@ -141,12 +142,12 @@ class ConditionMap(eqx.Module):
     """Standardises the condition and, where there is a conditioning network, feeds it through.
 
     Args:
-        standardise: Fixed shift and scale of the condition.
+        standardise: Fixed shift and scale of the condition, or of what its skewed columns become.
         network: Gives the features the couplings read; ``None`` passes the standardised condition on.
         guard: Bound of the network's inputs; ``None`` leaves them free.
     """
 
-    standardise: Standardise
+    standardise: Standardise | Spread
     network: EQL | MLP | None
     guard: float | None = eqx.field(static=True)
 

@@ -34,8 +34,10 @@ from isr.estimators.status import (
     is_beaten,
     is_tame,
     normal_law,
+    normal_steps,
     not_beaten,
     not_wild,
+    with_normal,
 )
 from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
@@ -96,7 +98,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     closed = _closed_points(rows, task.edges, monitor) if wanted else []
     nothing_left = bool(closed) and _is_explained(closed[0].model, rows)
     plan = _shortened(plan) if nothing_left else plan
-    trained = _train(
+    trained = train_networks_of(
         rows, shape, task, replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
     )
     # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
@@ -106,7 +108,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         networks = _promising(trained, points[len(closed) :], len(rows.train))
         pruned = pipeline.prune(networks, flow_row_loss, rows.standard(rows.train), monitor)
         points += [network_point(network, rows) for network in pruned.networks]
-        points += pipeline.refine(_opened(pruned, rows), _criterion(rows), monitor).points
+        points += pipeline.refine(_opened(pruned, rows), _criterion(rows, monitor), monitor).points
     if not any(np.isfinite(p.held_out_nats) for p in points):
         raise DivergedError
     normal = None if task.joint else replace(network_point(normal_law(rows), rows), is_network=False)
@@ -121,14 +123,14 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     chosen = fair[choose([front[i] for i in fair], rule, n_rows=len(rows.train))]
     polished = Polished.as_it_is(front[chosen])
     if plan.is_sparse and not front[chosen].is_network and not monitor.should_stop():
-        polished = pipeline.polish(front[chosen], _criterion(rows), snapping=plan.training.snap)
+        polished = pipeline.polish(front[chosen], _criterion(rows, monitor), snapping=plan.training.snap)
     front[chosen] = polished.point
     best = min(points, key=lambda p: p.held_out_nats if np.isfinite(p.held_out_nats) else np.inf)
     misfit = None if safe else WILD
     if normal is not None and safe and is_beaten(best, normal):
-        misfit = beaten_by_normal(_finished(normal, rows), _finished(best, rows))
+        misfit = beaten_by_normal(finished(normal, rows), finished(best, rows))
     return Fitted(
-        [_finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
+        [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
         len(rows.train), shape.charts, misfit,
     )  # fmt: skip
 
@@ -143,7 +145,7 @@ def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
     """
     from isr.estimators.closed_forms import closed_forms
 
-    criterion, points, stop = _criterion(rows), [], monitor.should_stop
+    criterion, points, stop = _criterion(rows, monitor), [], monitor.should_stop
     monitor.begin("closed forms", N_CLOSED)
     forms = closed_forms(rows.train.x, dim=rows.dim + rows.n_padding, edges=edges, should_stop=stop)
     good = [form for form in forms[:N_CLOSED] if form.price < forms[0].price + WORSE * len(rows.train)]
@@ -217,9 +219,14 @@ def _chart(chain: Chain, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jax.vmap(chain.forward_and_log_det)(x)
 
 
-def _train(rows: Rows, shape: Architecture, task: FlowTask, plan: Plan) -> Trained:
-    """Return the networks that differ in the constants in use or nearly all of their values."""
-    population, restore = _population(rows, shape, task, plan)
+def train_networks_of(
+    rows: Rows, shape: Architecture, task: FlowTask, plan: Plan, *, first: int = 0
+) -> Trained:
+    """Return the networks that differ in the constants in use or nearly all of their values.
+
+    Restarts are counted from ``first``, so that those of several calls differ.
+    """
+    population, restore = _population(rows, shape, task, plan, first)
     distinct: dict[Any, np.ndarray] = {}
     for w in population.weights[np.isfinite(population.held_out)]:
         distinct.setdefault((tuple(np.flatnonzero(w)), tuple(np.round(w[w != 0], 1))), w)
@@ -227,7 +234,7 @@ def _train(rows: Rows, shape: Architecture, task: FlowTask, plan: Plan) -> Train
 
 
 def _population(
-    rows: Rows, shape: Architecture, task: FlowTask, plan: Plan
+    rows: Rows, shape: Architecture, task: FlowTask, plan: Plan, number: int = 0
 ) -> tuple[Population, Restore[Flow]]:
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
     if task.joint:
@@ -235,21 +242,33 @@ def _population(
     peaks = (phase.peak for phase in plan.schedule.phases if phase.n_epochs)
     noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
     fresh, loss, backward = rows.fresh(rows.train), plan.training.loss, float(plan.training.backward or 0)
+    is_sparse = plan.is_sparse and shape.subnet == "eql"
+    first = () if is_sparse or task.joint or shape.charts or shape.n_features else normal_steps(rows)
+    train, held_out = fresh, rows.fresh(rows.held_out)
+    if plan.training.ensemble and first and not rows.n_padding and task.stream is None:
+        train, held_out = with_normal(rows, train, rows.train), with_normal(rows, held_out, rows.held_out)
+
+    def build(key: Any) -> Flow:
+        flow = build_flow(key, rows.dim, architecture=shape, rows=fresh["x"].T, **y)
+        return _with_steps(flow, (*first, *flow.steps))
+
     return pipeline.train_networks(
         plan,
-        lambda key: build_flow(key, rows.dim, architecture=shape, rows=fresh["x"].T, **y),
+        build,
         lambda restore: FlowObjective(restore, backward, loss),
-        fresh if task.stream is None else StandardBlocks(task.stream, rows),
-        rows.fresh(rows.held_out),
+        train if task.stream is None else StandardBlocks(task.stream, rows),
+        held_out,
         noise=noise,
-        penalised=_penalised,
+        first=number,
+        penalised=partial(_penalised, n_first=len(first)),
         about=repr((shape, task.joint, loss, backward, rows.jitter)),
     )
 
 
-def _penalised(flow: Flow) -> np.ndarray:
-    """Return 1 for the weights of subnetworks and 0 for those of charts and mixing, which sparsity would break."""
-    parts = [*((step, step.is_penalised) for step in flow.steps), (flow.condition_map, True)]
+def _penalised(flow: Flow, n_first: int) -> np.ndarray:
+    """Return 1 for the weights of subnetworks and 0 for those of charts, mixing and the ``n_first`` steps."""
+    counts = [step.is_penalised and i >= n_first for i, step in enumerate(flow.steps)]
+    parts = [*zip(flow.steps, counts, strict=True), (flow.condition_map, True)]
     counted = [
         np.full(leaf.size, float(counts))
         for part, counts in parts
@@ -338,13 +357,14 @@ def _opened(pruned: Pruned, rows: Rows) -> list[Flow]:
     return list(found.values())
 
 
-def _criterion(rows: Rows) -> Criterion:
+def _criterion(rows: Rows, monitor: Monitor) -> Criterion:
     """Return what flows made of formulas are fitted to and judged by."""
     from isr.formulas.to_formulas import tidy
 
     return Criterion(
         flow_row_loss, _first(rows.raw(rows.train)), rows.raw(rows.held_out),
         complexity=lambda flow: _complexity(flow, rows), tidy=tidy, acceptable=lambda flow: is_tame(flow, rows),
+        should_stop=monitor.should_stop,
     )  # fmt: skip
 
 
@@ -369,7 +389,7 @@ def _in_bounds(flow: Flow, rows: Rows) -> Flow:
     return _with_steps(flow, (Bounded(rows.bounds.low + free, rows.bounds.high + free), *flow.steps))
 
 
-def _finished(point: Point, rows: Rows) -> Point:
+def finished(point: Point, rows: Rows) -> Point:
     """Return a point whose model maps x itself, its losses in nats of that."""
     return replace(
         point,

@@ -13,8 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Precision
+from isr.estimators.ensemble_fit import N_MEMBERS
 from isr.estimators.rows import Stream
-from isr.estimators.settings import Condenser, Training, condenser_of, explains_wrong_options, seed_of
+from isr.estimators.settings import (
+    SIZES,
+    Condenser,
+    Training,
+    condenser_of,
+    explains_wrong_options,
+    seed_of,
+    training_of,
+)
 from isr.estimators.status import Status, worse_than_constant
 from isr.estimators.symbolic_flow import FlowModel
 from isr.posterior.outliers import Extent, TrainingRecord
@@ -48,6 +57,9 @@ class InverseModel(FlowModel):
     Options and attributes are those of `SymbolicFlow` (``bounds`` are the box of the prior), and these:
 
     Args:
+        goal: ``"short"`` for equations to read; ``"accurate"`` for the closest posterior: larger networks without a
+            price on length, and of `ConditionalISR` an ensemble. What is given beside it stays as it is given.
+        n_blocks: Coupling blocks; None for what suits the goal, as ``n_layers`` and ``subnet``.
         noise: Standard deviation of the observation noise to add to y: a number, one a column, or a mapping by
             name. 0 where y has its noise already. ``"auto"`` adds 1 % of each column's spread, because without any
             noise a posterior has no density.
@@ -59,13 +71,32 @@ class InverseModel(FlowModel):
         rounds_: Box of x that each round of `fit_simulator` drew from; None for a prior without an end.
     """
 
-    n_blocks: int = 2
+    n_blocks: int | None = None
+    n_layers: int | None = None
     _: KW_ONLY
-    mixing: str = "linear"
+    goal: str = "short"
+    subnet: str | None = None
     noise: Any = "auto"
 
+    mixing: ClassVar[str] = "linear"
     _usual_training: ClassVar[Training] = Training(n_restarts=4, batch_size=100, backward=1.0)
     _peak: ClassVar[float | None] = PEAK
+
+    def _training(self) -> Training:
+        training = super()._training()
+        if self.goal == "short":
+            return training
+        usual: dict[str, Any] = {"penalty": None, "selection": "accuracy"}
+        if not self._joint:
+            usual |= {"ensemble": True, "n_restarts": N_MEMBERS, "backward": 0.0}
+        own, plain = training_of(self.training), Training()
+        return replace(training, **{k: v for k, v in usual.items() if getattr(own, k) == getattr(plain, k)})
+
+    def _sizes(self) -> dict[str, Any]:
+        if self.goal not in SIZES:
+            raise ValueError(f"unknown goal {self.goal!r}; known: {', '.join(SIZES)}")
+        own = super()._sizes()
+        return own | {name: usual for name, usual in SIZES[self.goal].items() if own[name] is None}
 
     def fit(self, x: Any, y: Any) -> Self:
         """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""

@@ -30,6 +30,8 @@ from isr.training.workers import train_shared
 
 # Formulas with more constants than this are neither short nor cheap to refine.
 MAX_CONSTANTS = 100
+# Of `max_time`: restarts that are not built by then are left out.
+BUILD_SHARE = 0.05
 # Rows that decide which weights of a network can go; what is left is judged by all rows later.
 ELIMINATION_ROWS = 4096
 
@@ -105,6 +107,7 @@ class Criterion:
         tidy: Takes constants that are zero out of a model.
         acceptable: Whether a model is safe to use, such as finite when run backwards.
         nats: Turns a mean loss into nats per row.
+        should_stop: Whether time is up, which ends a refit with the best constants so far.
     """
 
     row_loss: RowLoss
@@ -114,10 +117,11 @@ class Criterion:
     tidy: Callable[[Any], Any]
     acceptable: Callable[[Any], bool]
     nats: Callable[[float], float] = float
+    should_stop: Callable[[], bool] = bool
 
     def fit(self, model: Any) -> Fit:
         """Return the loss as a function of a model's constants."""
-        return Fit(model, self.row_loss, self.train, self.nats)
+        return Fit(model, self.row_loss, self.train, self.nats, self.should_stop)
 
     def point(self, model: Any, train_loss: float) -> Point:
         """Return a model, tidied, as a point of the front."""
@@ -140,15 +144,24 @@ def train_networks(
     *,
     about: str,
     noise: Noise | None = None,
+    first: int = 0,
     penalised: Callable[[Any], np.ndarray | None] = lambda network: None,
 ) -> tuple[Population, Restore[Any]]:
-    """Return a trained population, and the function that makes a network of a member's weights; see `Task`."""
+    """Return a trained population, and the function that makes a network of a member's weights; see `Task`.
+
+    Restarts are counted from ``first``; all have the structure of number 0.
+    """
     training, n = plan.training, int(plan.training.n_restarts or 1)
-    own, *seeds = children(plan.seed, n + 1)
-    networks = [build(seed) for seed in seeds]
+    own, *seeds = children(plan.seed, first + n + 1)
+    networks: list[Any] = []
+    for seed in seeds[first:]:
+        if networks and plan.monitor.has_used(BUILD_SHARE):
+            break
+        networks.append(build(seed))
+    n = len(networks)
     # Permutations are part of the structure: those of the first serve all members, which are told by weights alone.
     weights = np.stack([np.asarray(flatten(network)[0], np.float32) for network in networks])
-    restore = Restore(networks[0])
+    restore = Restore(build(seeds[0]) if first else networks[0])
     restarts = Restarts(weights, *(sublibrary_masks(networks[0], n) if plan.is_sparse else (None, None)))
     task = Task(objective(restore), data, held_out, noise, penalised(networks[0]), about)
     path = None if training.checkpoint is None else Path(training.checkpoint)
@@ -167,7 +180,7 @@ def prune(
     kept: list[Any] = []
     some = {name: values[..., :ELIMINATION_ROWS] for name, values in data.items()}
     for network in _while_time(networks, monitor, "eliminate", kept):
-        fit = Fit(network, row_loss, some, nats)
+        fit = Fit(network, row_loss, some, nats, monitor.should_stop)
         path = eliminate(fit, fit.start, singly=False, should_stop=monitor.should_stop)
         kept.append(fit.restore(path[-1].theta))
     return Pruned(kept)

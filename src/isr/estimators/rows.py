@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr.bijections.affine import Bounded, Standardise, standardise
+from isr.bijections.spread import Spread, spread
 from isr.tables.bounds import Bounds, parse_bounds
 from isr.tables.sources import RowSource
 from isr.tables.tables import split_rows
@@ -40,6 +41,7 @@ class Pairs:
         bounds: Chart of the box x lies in.
         y: Rows beside them, ``None`` for a plain density.
         noise: Standard deviation of the noise to add to each column of y; zeros where y has its noise already.
+        may_spread: Whether skewed columns of y without noise to add are read as their logarithm or inverse sine.
         n_held_out: So many rows, the last ones, are held out; a random share of them when None.
     """
 
@@ -48,6 +50,7 @@ class Pairs:
     y: np.ndarray | None = None
     noise: np.ndarray | float = 0.0
     n_held_out: int | None = None
+    may_spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,17 +113,25 @@ class Rows:
         return _columns(_scaled(_opened(x, self.bounds)[0], self.scale), _scaled(y, self.y_scale))
 
 
-def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False) -> Rows:
-    """Return rows ready for a fit; ``isotropic`` gives all of x one and the same scale, as polar coordinates need."""
+def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False, fold: tuple[int, int] | None = None) -> Rows:
+    """Return rows ready for a fit.
+
+    ``isotropic`` gives all of x one and the same scale, as polar coordinates need. ``fold`` is a number and how many
+    there are: that one of so many equal parts is held out, as far as they are not too large.
+    """
     x, log_det = _opened(pairs.x, pairs.bounds)
-    if pairs.n_held_out is None:
+    if fold is not None and pairs.n_held_out is None:
+        size = max(1, min(len(x) // fold[1], MAX_HELD_OUT))
+        order = np.random.default_rng(seed).permutation(len(x))
+        held_out, train = np.split(np.roll(order, -fold[0] * size), [size])
+    elif pairs.n_held_out is None:
         train, held_out = split_rows(len(x), held_out=n_held_out(len(x)), random_state=seed)
     else:
         train, held_out = np.split(np.arange(len(x)), [len(x) - pairs.n_held_out])
     y, y_scale, jitter = None, None, np.zeros(0)
     if pairs.y is not None:
         y = pairs.y + pairs.noise * np.random.default_rng([seed, 1]).normal(size=pairs.y.shape)
-        y_scale = standardise(y[train])
+        y_scale = spread(y[train], pairs.may_spread & (np.broadcast_to(pairs.noise, y.shape[1]) == 0))
         jitter = pairs.noise / np.asarray(y_scale.scale)
 
     def part(index: np.ndarray) -> Part:
@@ -150,6 +161,7 @@ def _opened(x: np.ndarray, bounds: Bounded | None) -> tuple[np.ndarray, np.ndarr
 
 
 def _scaled(rows: Any, scale: Any) -> Any:
+    rows = scale.columns(rows) if isinstance(scale, Spread) else rows
     return None if rows is None else (rows - np.asarray(scale.shift)) / np.asarray(scale.scale)
 
 

@@ -67,8 +67,17 @@ EFFORTS = {
     "normal": Effort(3000, 6000, 800),
     "thorough": Effort(15000, 15000, 3000),
 }
+# Blocks, hidden layers and subnetwork of a model of x given y, for each goal.
+SIZES = {
+    "short": {"n_blocks": 2, "n_layers": 2, "subnet": "eql"},
+    "accurate": {"n_blocks": 6, "n_layers": 2, "subnet": "mlp"},
+}
 # Strengths of the penalty, one for each copy of a restart.
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
+# A dense fit lowers its learning rate after so many steps without a better held-out loss, and so many epochs at least.
+PATIENCE, LEAST_PATIENCE = 500, 5
+# Share of a dense fit's weights that a step takes away, in units of the learning rate and per row: a normal prior.
+DECAY = 1000.0
 # Fewer steps than this a compiled call would leave most of the time to Python.
 MIN_STEPS = 50
 
@@ -86,6 +95,7 @@ class Training(BaseEstimator):
         loss: ``"likelihood"``, or ``"l2+mmd"`` in both directions (`ISR` and `ConditionalISR`).
         backward: Weight of the term that keeps samples drawn backwards where data lie (flows only).
         selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
+        ensemble: Whether the model is a mixture of one flow for each of ``n_restarts`` folds (not for ``"l0.5"``).
         snap: Whether constants are set to simple values where the data cannot tell the difference.
         n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
         max_time: Seconds after which the best so far is kept.
@@ -105,6 +115,7 @@ class Training(BaseEstimator):
     loss: str = "likelihood"
     backward: float | None = None
     selection: str = "bic"
+    ensemble: bool = False
     snap: bool = True
     n_jobs: int | None = None
     max_time: float | None = None
@@ -179,7 +190,8 @@ def make_schedule(
         return int(np.ceil(n / per_epoch))
 
     if not sparse or penalty is None:
-        phases = (Phase("train", epochs(steps.warm + steps.sparsify), steps.peak, 1e-5),
+        phases = (Phase("train", epochs(steps.warm + steps.sparsify), steps.peak, steps.peak / 10,
+                        patience=max(LEAST_PATIENCE, epochs(PATIENCE)), decay=min(3.0, DECAY / n_rows)),
                   Phase("sparsify", 0), Phase("refit", 0))  # fmt: skip
         return Schedule(phases, (0.0,), threshold=0.0, **common)
     phases = (

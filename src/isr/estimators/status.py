@@ -10,16 +10,22 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+from sklearn.linear_model import RidgeCV
 
 from isr.bijections.affine import Linear, Standardise
-from isr.bijections.bijection import Chain
-from isr.bijections.coupling import ConditionMap, Coupling
+from isr.bijections.bijection import AbstractBijection, Chain
+from isr.bijections.coupling import Affine, ConditionMap, Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas, Tree
-from isr.estimators.rows import Rows
+from isr.bijections.networks import MLP
+from isr.estimators.rows import Part, Rows
 from isr.formulas.front import Point
 from isr.training.population import Population
 
+# With fewer rows per column of y the slopes are shrunk as far as cross-validation says.
+ENOUGH_ROWS = 20
+# Bounds of the log-scale and of what networks read in the steps that begin as the normal law.
+CLAMP, GUARD = 2.0, 6.0
 # Added to a covariance of standardised rows, whose columns may repeat each other.
 RIDGE = 1e-6
 
@@ -30,17 +36,52 @@ def normal_law(rows: Rows) -> Flow:
     ``z = W (x - mean)`` for a density and ``z = W (x - B y)`` given y, with a triangular ``W``. A single variable has
     its padding beside it, as every flow of one has, so that losses can be compared.
     """
-    arrays = rows.standard(rows.train)
-    x = arrays["x"].T
+    matrix, slopes = _normal(rows)
     if not rows.n_observed:
-        return Flow(Linear(jnp.asarray(_whitening(x, rows.n_padding))), n_padding=rows.n_padding)
-    y = arrays["y"].T
-    slopes = np.linalg.lstsq(y, x, rcond=None)[0].T
-    slopes[rows.dim :] = 0.0
-    matrix = _whitening(x - y @ slopes.T, rows.n_padding)
+        return Flow(Linear(jnp.asarray(matrix)), n_padding=rows.n_padding)
     steps = (Linear(jnp.asarray(matrix)), _shifts(-matrix @ slopes, len(matrix)))
     unchanged = Standardise((0.0,) * rows.n_observed, (1.0,) * rows.n_observed)
     return Flow(Chain(steps), ConditionMap(unchanged, None, None), n_padding=rows.n_padding)
+
+
+def with_normal(rows: Rows, arrays: dict[str, np.ndarray], part: Part) -> dict[str, np.ndarray]:
+    """Return arrays and beside them the log-density of each row under the normal law, as ``reference``."""
+    some = rows.standard(part)
+    density = normal_law(rows).log_prob(some["x"].T, some["y"].T if "y" in some else None)
+    return arrays | {"reference": density[None]}
+
+
+def normal_steps(rows: Rows) -> tuple[AbstractBijection, ...]:
+    """Return the same law as the first steps of a flow of networks, which begins where the law ends."""
+    matrix, slopes = _normal(rows)
+    linear = Linear(jnp.asarray(matrix))
+    if not rows.n_observed:
+        return (linear,)
+    dim, split = len(matrix), len(matrix) // 2
+
+    def network(part: np.ndarray, n_other: int) -> MLP:
+        weights = np.zeros((2, len(part), n_other + rows.n_observed))
+        weights[1, :, n_other:] = part
+        return MLP((jnp.asarray(weights),), (jnp.zeros((2, len(part))),))
+
+    shifts = -matrix @ slopes
+    first, second = network(shifts[:split], dim - split), network(shifts[split:], split)
+    return linear, Coupling(first, second, split, dim, Affine(CLAMP), GUARD)
+
+
+def _normal(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """Return what makes residuals of standard x white, and the slopes of x by y, shrunk where rows are few."""
+    arrays = rows.standard(rows.train)
+    x = arrays["x"].T
+    if not rows.n_observed:
+        return _whitening(x, rows.n_padding), np.zeros((len(x.T), 0))
+    y = arrays["y"].T
+    if len(y) > ENOUGH_ROWS * y.shape[1]:
+        slopes = np.linalg.lstsq(y, x, rcond=None)[0].T
+    else:
+        slopes = RidgeCV(np.geomspace(1e-6, 1e6, 13), fit_intercept=False).fit(y, x).coef_
+    slopes[rows.dim :] = 0.0
+    return _whitening(x - y @ slopes.T, rows.n_padding), slopes
 
 
 def _whitening(rows: np.ndarray, n_padding: int) -> np.ndarray:
@@ -184,6 +225,9 @@ def status_of(population: Population, n_steps: int, stopped: str | None = None) 
     if population.stopped or stopped:
         reason = f"the fit ended early: {population.stopped or stopped}"
         return Status(False, reason, "the best model so far is kept")
+    if population.still_falls:
+        reason = "undertrained: the held-out loss still fell when the steps of this effort were over"
+        return Status(False, reason, 'ask for more, such as training="thorough"')
     alive = np.isfinite(population.held_out)
     share = float(np.max(population.skipped[alive])) / max(1, n_steps)
     if share > 0.1:

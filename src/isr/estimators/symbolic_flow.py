@@ -19,6 +19,7 @@ from isr.bijections.build import Architecture
 from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.primitives import PAPER_LIBRARY
+from isr.estimators.ensemble_fit import fit_ensemble
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.flow_fit import FlowTask, fit_flow
 from isr.estimators.rows import Pairs, Stream, n_held_out
@@ -61,14 +62,17 @@ class FlowModel(EquationModel):
         warn_if_degenerate(x.values, x.names)
         self.columns_ = x.columns
         box = None if x.bounds is None else bounded(x.bounds.low, x.bounds.high)
-        pairs = Pairs(x.values, box, y, noise, n_held_out=stream and stream.n_held_out)
+        pairs = Pairs(
+            x.values, box, y, noise, n_held_out=stream and stream.n_held_out, may_spread=not self._joint
+        )
         n_train = stream.n_trained if stream else x.n_rows - n_held_out(x.n_rows)
         self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
         task = FlowTask(
             pairs, self._architectures(x.n_columns), joint=self._joint, stream=stream,
             closed=self._closed and self.charts == "auto", edges=self.bounds is None,
         )  # fmt: skip
-        self._run(partial(fit_flow, task), n_train, sparse=self.subnet == "eql", peak=self._peak)
+        fit = fit_ensemble if self._training().ensemble else fit_flow
+        self._run(partial(fit, task), n_train, sparse=task.architectures[0].subnet == "eql", peak=self._peak)
         found = self._found_bounds() if task.closed and task.edges else ""
         if found and self.status_.ok:
             self.status_ = replace(self.status_, reason=f"{self.status_.reason}; {found}")
@@ -112,17 +116,20 @@ class FlowModel(EquationModel):
     def _shape(self) -> dict[str, Any]:
         """Return what this kind of estimator adds to the architecture."""
 
+    def _sizes(self) -> dict[str, Any]:
+        """Return blocks, hidden layers, subnetwork and mixing."""
+        return {name: getattr(self, name) for name in ("n_blocks", "n_layers", "subnet", "mixing")}
+
     def _architectures(self, dim: int) -> tuple[Architecture, ...]:
         shape = Architecture(
-            n_blocks=self.n_blocks, n_layers=self.n_layers, subnet=self.subnet, mixing=self.mixing,
-            library=dict(PAPER_LIBRARY) if self.library is None else self.library, **self._shape(),
+            **self._sizes(), library=dict(PAPER_LIBRARY) if self.library is None else self.library, **self._shape(),
         )  # fmt: skip
         if self.charts == "auto" and not self._closed:
             offered = {1: [()], 2: [(), ("polar",), ("split",)]}.get(dim, [(), ("split",)])
             return tuple(replace(shape, charts=charts) for charts in offered)
-        is_sparse = self.mixing == "permutation" and self._training().penalty is not None
+        is_sparse = shape.mixing == "permutation" and self._training().penalty is not None
         # With few blocks a law may fit one way of splitting the variables and not another.
-        orders = 3 if is_sparse and 2 <= self.n_blocks <= 3 and dim > 2 else 1
+        orders = 3 if is_sparse and 2 <= shape.n_blocks <= 3 and dim > 2 else 1
         charts = () if self.charts == "auto" else tuple(self.charts)
         return tuple(replace(shape, charts=charts, order=order) for order in range(orders))
 

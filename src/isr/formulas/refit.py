@@ -5,6 +5,7 @@ A `Fit` is compiled once for a model's structure; cutting a constant only change
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +51,9 @@ class Fit:
         row_loss: RowLoss,
         data: dict[str, np.ndarray],
         nats: Callable[[float], float] = float,
+        should_stop: Callable[[], bool] = bool,
     ) -> None:
+        self.should_stop = should_stop
         with jax.enable_x64(True):
             self._model = cast(model, jnp.float64)
             self.start = np.asarray(flatten(self._model)[0])
@@ -125,8 +128,15 @@ class Fit:
             full[free] = phi * size
             return full
 
+        best, best_value = theta, before
+
         def value_and_grad(phi: np.ndarray) -> tuple[float, np.ndarray]:
+            nonlocal best, best_value
+            if self.should_stop():
+                raise TimeoutError
             value, grad = self._value_and_grad(place(phi))
+            if value < best_value:
+                best, best_value = place(phi), value
             return min(value, 1e300), grad[free] * size
 
         def curvature(phi: np.ndarray) -> np.ndarray:
@@ -136,14 +146,13 @@ class Fit:
             method, options = "trust-exact", {"maxiter": max_iterations, "gtol": 1e-6 if fast else 1e-9}
         else:
             method, options = "L-BFGS-B", {"maxiter": 10 * max_iterations}
-        with np.errstate(over="ignore", invalid="ignore"):  # a step too far is refused, not an error
-            found = minimize(
+        # A step too far is refused, not an error.
+        with np.errstate(over="ignore", invalid="ignore"), contextlib.suppress(TimeoutError):
+            minimize(
                 value_and_grad, theta[free] / size, jac=True, method=method, options=options,
                 hess=curvature if method == "trust-exact" else None,
             )  # fmt: skip
-        after = place(found.x)
-        value = self.loss(after)
-        return (after, value) if value <= before else (theta, before)
+        return best, best_value
 
     def standard_errors(self, theta: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Return the standard error of every constant from the observed information; NaN where none is free.

@@ -58,6 +58,8 @@ def snap(fit: Fit, theta: np.ndarray, free: np.ndarray, *, budget: float = BUDGE
     labels: dict[int, str] = {}
     errors = fit.standard_errors(theta, free)
     for index in sorted(free, key=lambda i: errors[i] / max(abs(theta[i]), 1e-300)):
+        if fit.should_stop():
+            break
         if not errors[index] <= LARGEST_RELATIVE_ERROR * abs(theta[index]):
             continue
         for label, number in simple_values(float(theta[index]), float(errors[index]))[:3]:
@@ -76,7 +78,7 @@ def fix_gauge(fit: Fit, theta: np.ndarray, free: np.ndarray) -> tuple[np.ndarray
 
     Returns constants and the indices that stay free; their information matrix is then regular.
     """
-    while len(free):
+    while len(free) and not fit.should_stop():
         hessian = fit.hessian(theta, free)
         scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
         values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))

@@ -15,6 +15,7 @@ import numpy as np
 
 from isr.bijections.affine import Inverted, Standardise
 from isr.bijections.flow import Flow
+from isr.bijections.spread import Spread
 from isr.equations import Expressions
 from isr.posterior.maximum import bounds_of, reach, slack
 from isr.posterior.outliers import TrainingRecord
@@ -163,6 +164,11 @@ def _location_of_y(flow: Flow) -> tuple[np.ndarray, np.ndarray]:
     elif isinstance(last, Inverted) and isinstance(last.bijection, Standardise):
         fixed = last.bijection
     n = flow.condition_dim
+    if isinstance(fixed, Spread):
+        low, middle, high = (
+            np.asarray(fixed.inverse_and_log_det(np.full(n, z))[0]) for z in (-1.0, 0.0, 1.0)
+        )
+        return middle, (high - low) / 2
     return (
         (np.zeros(n), np.ones(n))
         if fixed is None

@@ -103,6 +103,7 @@ class Progress(NamedTuple):
         masks: Which weights of each member are in use.
         state: The optimiser's state.
         best: Weights of each member with the least held-out loss of the phase so far.
+        average: Mean of the weights at the ends of its last epochs.
     """
 
     phase: int
@@ -111,6 +112,7 @@ class Progress(NamedTuple):
     masks: np.ndarray
     state: State
     best: np.ndarray
+    average: np.ndarray
 
 
 class CheckpointError(ValueError):
@@ -131,7 +133,8 @@ def fingerprint(*parts: Any) -> str:
 
 def write(path: Path, progress: Progress, history: History, mark: str) -> None:
     """Write a checkpoint in one step, with a checksum of all it holds."""
-    arrays = {"strengths": progress.strengths, "masks": progress.masks, "best": progress.best}
+    arrays = {"strengths": progress.strengths, "masks": progress.masks}
+    arrays |= {"best": progress.best, "average": progress.average}
     for name, rows in _rows(history).items():
         arrays |= {f"{name}_{i}": row for i, row in enumerate(rows)}
     arrays |= {f"state_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(progress.state))}
@@ -177,7 +180,13 @@ def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
     tree = jax.tree.structure(template(len(arrays["strengths"])))
     state = jax.tree.unflatten(tree, [on_device(leaf) for leaf in rows("state", tree.num_leaves)])
     progress = Progress(
-        head["phase"], head["epoch"], arrays["strengths"], arrays["masks"], state, arrays["best"]
+        head["phase"],
+        head["epoch"],
+        arrays["strengths"],
+        arrays["masks"],
+        state,
+        arrays["best"],
+        arrays["average"],
     )
     n = len(head["phases"])
     return progress, History(list(head["phases"]), rows("train", n), rows("held_out", n))

@@ -116,6 +116,9 @@ class Phase(NamedTuple):
         peak: Learning rate after the ramp.
         final: Learning rate at the end (cosine decay).
         ramp: Fraction of the steps spent ramping up.
+        patience: Epochs without a better held-out loss after which the rate drops and members go on from their best
+            weights, and at last the phase ends; None where the rate follows the cosine alone.
+        decay: Share of each weight that a step takes away, in units of the learning rate.
     """
 
     name: str
@@ -123,6 +126,8 @@ class Phase(NamedTuple):
     peak: float = 1e-2
     final: float = 1e-4
     ramp: float = 0.05
+    patience: int | None = None
+    decay: float = 0.0
 
 
 # Longer gradients are shortened to this length: by hand, because their length also tells whether all is finite.
@@ -159,10 +164,10 @@ def make_epoch(
 ) -> Callable[..., tuple[State, Float[Array, " members"]]]:
     """Return the compiled function that takes a state through one epoch and gives each member's mean loss.
 
-    Its arguments are ``state, data, rates, strengths, masks, penalised, keys, order, noise``. For each step there is
-    a learning rate, the rows of a batch (``order``) and two keys per member, for gates and for the loss; ``masks`` is
-    1 where a weight is in use, ``penalised`` where the penalty counts it. Objectives that are equal share the
-    function, and with it what was compiled.
+    Its arguments are ``state, data, rates, strengths, masks, penalised, keys, order, noise, decay``. For each step
+    there is a learning rate, the rows of a batch (``order``) and two keys per member, for gates and for the loss;
+    ``masks`` is 1 where a weight is in use, ``penalised`` where the penalty counts it. Objectives that are equal share
+    the function, and with it what was compiled.
     """
 
     def loss_of(raw, strength, mask, penalised, batch, keys, moment):
@@ -171,7 +176,7 @@ def make_epoch(
         fit = objective(penalty.gate(weights, gates, keys[0]), batch, keys[1], moment)
         return fit + strength * penalty.value(weights * penalised, gates), fit
 
-    def step_of_member(raw, moments, skipped, strength, mask, penalised, batch, moment, keys):
+    def step_of_member(raw, moments, skipped, strength, mask, penalised, batch, moment, keys, decay):
         (_, fit), gradient = jax.value_and_grad(loss_of, has_aux=True)(
             raw, strength, mask, penalised, batch, keys, moment
         )
@@ -181,18 +186,21 @@ def make_epoch(
             update, new_moments = ADAM.update(gradient * (CLIP / jnp.maximum(norm, CLIP)), moments, raw)
         keep = partial(jnp.where, fine)
         moments = jax.tree.map(keep, new_moments, moments)
-        raw = keep(raw - moment.rate * update, raw)
+        shrunk = raw.at[: len(penalised)].multiply(1 - moment.rate * decay * penalised)
+        raw = keep(shrunk - moment.rate * update, raw)
         return raw, moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
 
-    members = jax.vmap(step_of_member, in_axes=(0, 0, 0, 0, 0, None, None, None, 0))
+    members = jax.vmap(step_of_member, in_axes=(0, 0, 0, 0, 0, None, None, None, 0, None))
 
     @partial(jax.jit, compiler_options=one_kernel_after_the_other())
-    def epoch(state: State, data: Data, rates, strengths, masks, penalised, keys, order, noise=None):
+    def epoch(
+        state: State, data: Data, rates, strengths, masks, penalised, keys, order, noise=None, decay=0.0
+    ):
         def step(state: State, inputs):
             rows, number, rate, own_keys = inputs
             batch = {name: jnp.take(values, rows, axis=-1) for name, values in data.items()}
             moment = Moment(number, rate, noise)
-            *moved, fit = members(*state, strengths, masks, penalised, batch, moment, own_keys)
+            *moved, fit = members(*state, strengths, masks, penalised, batch, moment, own_keys, decay)
             return State(*moved), fit
 
         state, fits = jax.lax.scan(step, state, (order, jnp.arange(len(order)), rates, keys))

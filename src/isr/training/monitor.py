@@ -5,6 +5,7 @@ A run asks its monitor after every epoch whether to go on. Nothing here changes 
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -37,6 +38,10 @@ class Monitor:
         if self.stopped is None and self.max_time is not None and self.seconds > self.max_time:
             self.stopped = f"max_time of {self.max_time:g} s reached"
         return self.stopped is not None
+
+    def has_used(self, share: float) -> bool:
+        """Return whether this share of ``max_time`` is over."""
+        return self.max_time is not None and self.seconds > share * self.max_time
 
     def silent(self) -> Monitor:
         """Return a monitor that stops when this one does, and shows nothing."""
@@ -88,6 +93,9 @@ class _Silent(Monitor):
             self.stopped = self._other.stopped
         return self.stopped is not None
 
+    def has_used(self, share: float) -> bool:
+        return self._other.has_used(share)
+
 
 class _Part(_Silent):
     def __init__(self, other: Monitor, end: float) -> None:
@@ -116,6 +124,9 @@ def _first_interrupt(monitor: Monitor) -> Iterator[None]:
         if monitor.stopped is not None:
             raise KeyboardInterrupt
         monitor.stopped = f"stopped by {signal.Signals(signum).name}"
+        os.write(
+            2, b"isr: stopping with the best so far; once more to stop at once\n"
+        )  # safe in a signal handler
 
     kept = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -2,7 +2,8 @@
 
 Phases: *warm up* every restart without penalty, keep the best; *sparsify* each of them under a ladder of
 penalty strengths; *cut* what became small; *refit* what is left without penalty. A phase without penalty hands on each
-member's weights of the epoch with the least held-out loss, and ends early where that loss only rises.
+member's weights of the epoch with the least held-out loss, and ends early where that loss only rises. A phase with
+`patience` has the mean of the last epochs' weights as well; it lowers its rate where no loss falls any more, then ends.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ CHECKPOINT_SECONDS = 10.0
 PATIENCE_SHARE = 0.25
 LEAST_PATIENCE = 10
 RISE = 0.05
+# In a phase with patience: by what a held-out loss (nats, the members' mean) must fall to count, what the learning rate
+# is divided by where it does not, how often before the phase ends, and the share of what went before in the average.
+FALL, DROP, N_DROPS, KEPT = 1e-3, 4.0, 3, 0.8
+STEEP = 0.02
 # Added to the gates of weights that survived the cut: they stay open.
 OPEN = 20.0
 # Places below the seed of a run: each phase has one of its own after these.
@@ -147,6 +152,7 @@ class Population:
         skipped: Steps of each member that were skipped because something was not finite.
         history: The curves.
         stopped: Why the run ended early; ``None`` if it did not.
+        still_falls: Whether a phase with patience reached its last epoch while the held-out loss went on falling.
     """
 
     weights: np.ndarray
@@ -155,6 +161,7 @@ class Population:
     skipped: np.ndarray
     history: History
     stopped: str | None = None
+    still_falls: bool = False
 
 
 def train(
@@ -208,7 +215,7 @@ class _Run:
         gates = np.zeros((n_members, schedule.penalty.n_gates * n))
         first = np.concatenate([restarts.weights, gates], axis=1, dtype=np.float32)
         masks = np.asarray(np.ones((n_members, n)) if restarts.masks is None else restarts.masks, np.float32)
-        self.progress = Progress(0, 0, np.zeros(n_members, np.float32), masks, start(first), first)
+        self.progress = Progress(0, 0, np.zeros(n_members, np.float32), masks, start(first), first, first)
         self.history = History()
         self.mark = checkpoint.fingerprint(
             schedule, self.seed.entropy, self.seed.spawn_key, np.asarray(restarts.weights), *rows.values(),
@@ -234,36 +241,72 @@ class _Run:
         all_rates = rates(phase, self.n_steps * phase.n_epochs).reshape(phase.n_epochs, -1)
         self.monitor.begin(phase.name, phase.n_epochs)
         for number in range(self.progress.epoch, phase.n_epochs):
-            if self.monitor.should_stop() or self._is_past_its_best():
+            n_drops, drops_now = self._drops(phase)
+            if self.monitor.should_stop() or n_drops > N_DROPS or self._is_past_its_best():
                 break
-            self._train_epoch(phase.name, all_rates[number])
+            if drops_now:
+                best = self.progress.best
+                state = self.progress.state._replace(weights=on_device(best, np.float32))
+                self.progress = self.progress._replace(state=state, average=best)
+            self._train_epoch(phase, all_rates[number] / np.float32(DROP**n_drops))
             self.write_checkpoint()
 
-    def _train_epoch(self, name: str, rates_of_steps: np.ndarray) -> None:
-        index, number, strengths, masks, state, best = self.progress
+    def _train_epoch(self, phase: Phase, rates_of_steps: np.ndarray) -> None:
+        index, number, strengths, masks, state, best, average = self.progress
         seed, n_parts = child(self.seed, PHASES + index), self.orders.n_parts
         keys = jax_keys(child(seed, number, STEP_KEYS), self.n_steps, len(masks), 2)
         order = self.orders.rows(child(seed, number // n_parts, ROW_ORDER), number % n_parts)
         data = self.data if self.task.is_one_block else _on_device(self.task.rows(number))
         state, loss = self.epoch(
-            state, data, rates_of_steps, strengths, masks, self.penalised, keys, order, self.noise
+            state,
+            data,
+            rates_of_steps,
+            strengths,
+            masks,
+            self.penalised,
+            keys,
+            order,
+            self.noise,
+            np.float32(phase.decay),
         )
-        held = self._held_out(state.weights, masks)
-        self.history.add(name, np.asarray(loss), held)
+        found, held = np.asarray(state.weights), self._held_out(state.weights, masks)
+        if phase.patience is not None:
+            average = KEPT * average + (1 - KEPT) * found if number else found
+            of_average = self._held_out(average, masks)
+            is_better = np.nan_to_num(of_average, nan=np.inf) < np.nan_to_num(held, nan=np.inf)
+            found, held = np.where(is_better[:, None], average, found), np.where(is_better, of_average, held)
+        self.history.add(phase.name, np.asarray(loss), held)
         if number == 0:
-            best = np.array(state.weights)
+            best = np.array(found)
         else:
             earlier = np.nan_to_num(np.stack(self.history.held_out[-number - 1 : -1]), nan=np.inf)
             improved = np.nan_to_num(held, nan=np.inf) < np.min(earlier, axis=0)
-            best = np.where(improved[:, None], np.asarray(state.weights), best) if improved.any() else best
-        self.progress = Progress(index, number + 1, strengths, masks, state, best)
+            best = np.where(improved[:, None], found, best) if improved.any() else best
+        self.progress = Progress(index, number + 1, strengths, masks, state, best, average)
         self.monitor.advance(f"loss {_least(loss):.4f}  held-out {_least(held):.4f}")
+
+    def _drops(self, phase: Phase) -> tuple[int, bool]:
+        """Return how often the rate has dropped in this phase, and whether it does now, told by the curves alone."""
+        if phase.patience is None or not self.progress.epoch:
+            return 0, False
+        curves = np.stack(self.history.held_out[-self.progress.epoch :])
+        losses = np.minimum.accumulate(np.where(np.isfinite(curves), curves, np.inf), axis=0)
+        alive = np.isfinite(losses[-1])
+        reached, since, n_drops = np.inf, 0, 0
+        for loss in np.mean(losses[:, alive], axis=1) if alive.any() else []:
+            since += 1
+            if loss < reached - FALL:
+                reached, since = loss, 0
+            elif since >= phase.patience:
+                n_drops, since = n_drops + 1, 0
+        return n_drops, n_drops > 0 and since == 0 and loss >= reached - FALL
 
     def _is_past_its_best(self) -> bool:
         """Return whether every member only memorises its training rows, told by the curves of the phase alone."""
         number, n_epochs = self.progress.epoch, self.schedule.phases[self.progress.phase].n_epochs
         patience = max(LEAST_PATIENCE, int(PATIENCE_SHARE * n_epochs))
-        if number <= patience or np.any(self.progress.strengths):
+        phase = self.schedule.phases[self.progress.phase]
+        if phase.patience is not None or number <= patience or np.any(self.progress.strengths):
             return False
         train, held = (
             np.nan_to_num(np.stack(curves[-number:]), nan=np.inf, posinf=np.inf)
@@ -276,7 +319,7 @@ class _Run:
 
     def begin_next_phase(self) -> None:
         """Choose who goes on after the warm-up; cut what became small after sparsifying."""
-        index, _, strengths, masks, _, _ = self.progress
+        index, _, strengths, masks, *_ = self.progress
         weights = self._weights()
         if index == 0:  # the best restarts go on, each under every strength
             held = np.nan_to_num(self._held_out(weights, masks), nan=np.inf)
@@ -291,11 +334,11 @@ class _Run:
                 [effective * masks, weights[:, self.n :] + OPEN], axis=1, dtype=np.float32
             )
             strengths = np.zeros_like(strengths)
-        self.progress = Progress(index + 1, 0, strengths, masks, start(weights), weights)
+        self.progress = Progress(index + 1, 0, strengths, masks, start(weights), weights, weights)
 
     def result(self) -> Population:
         """Return the members as they are, the best first."""
-        _, _, strengths, masks, state, _ = self.progress
+        _, _, strengths, masks, state, *_ = self.progress
         weights = self._weights()
         if self.is_last_phase:  # the refit has no penalty; tell which one made the member
             ladder = np.asarray(self.schedule.strengths, np.float32)
@@ -304,8 +347,21 @@ class _Run:
         order = np.argsort(held, kind="stable")
         return Population(
             self._effective(weights, masks)[order], strengths[order], held[order],
-            np.asarray(state.skipped)[order], self.history, self.monitor.stopped,
+            np.asarray(state.skipped)[order], self.history, self.monitor.stopped, self._still_falls(),
         )  # fmt: skip
+
+    def _still_falls(self) -> bool:
+        """Return whether the last tenth of a whole phase with patience lowered the held-out loss by `STEEP`."""
+        phase = max(self.schedule.phases, key=lambda p: p.n_epochs)
+        curves = [
+            h
+            for name, h in zip(self.history.phases, self.history.held_out, strict=True)
+            if name == phase.name
+        ]
+        if phase.patience is None or len(curves) < phase.n_epochs or phase.n_epochs < LEAST_PATIENCE:
+            return False
+        losses = np.minimum.accumulate([_least(curve) for curve in curves])
+        return bool(losses[-1] < losses[-1 - len(losses) // 10] - STEEP)
 
     def write_checkpoint(self, *, now: bool = False) -> None:
         """Write a checkpoint at the end of a phase, when the last one is old, or now."""

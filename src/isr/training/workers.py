@@ -96,7 +96,7 @@ def train_shared(
     if n_shares == 1:
         return train_share(0)
     jobs = (joblib.delayed(train_share)(number) for number in range(n_shares))
-    return _joined(all_together(jobs, n_jobs=n_shares, prefer="threads"))
+    return joined(all_together(jobs, n_jobs=n_shares, prefer="threads"))
 
 
 def _n_shares(n_jobs: int | None) -> int:
@@ -106,13 +106,17 @@ def _n_shares(n_jobs: int | None) -> int:
     return joblib.effective_n_jobs(n_jobs)
 
 
-def _joined(parts: list[Population]) -> Population:
+def joined(parts: list[Population]) -> Population:
     """Return all members of all shares, the best first."""
     order = np.argsort(np.concatenate([part.held_out for part in parts]), kind="stable")
     names = ("weights", "strengths", "held_out", "skipped")
     together = (np.concatenate([getattr(part, name) for part in parts])[order] for name in names)
     stopped = next((part.stopped for part in parts if part.stopped), None)
-    return Population(*together, _joined_history([part.history for part in parts]), stopped)
+    history, still_falls = (
+        _joined_history([part.history for part in parts]),
+        any(p.still_falls for p in parts),
+    )
+    return Population(*together, history, stopped, still_falls)
 
 
 def _joined_history(parts: list[History]) -> History:

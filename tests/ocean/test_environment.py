@@ -52,7 +52,7 @@ def make(**changes):
             lambda: make(max_phase_speed=1500, min_phase_speed=1600),
             "phase speeds must satisfy 0 <= min < max",
         ),
-        (lambda: prior(3), "there are two tasks, 1 and 2, got 3"),
+        (lambda: prior(4), "there are three tasks, 1, 2 and 3, got 4"),
         (lambda: swellex96(m1=-5), "water must be deeper than 0 m, got -5"),
     ],
 )

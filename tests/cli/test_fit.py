@@ -83,6 +83,15 @@ def test_each_method_is_the_estimator_of_that_name(method, expected):
     assert (made.n_blocks, made.training.effort, made.bounds) == (3, "quick", {"a": (0, 1)})
 
 
+def test_a_formula_is_found_by_the_search_for_laws(run, models, tmp_path):
+    columns = ("--x", "depth,speed", "--y", "p1", "--method", "formula", "--primitives", "sqrt,reciprocal")
+    code, out, _ = run("fit", models["rows"], *columns, "--out", "p.isr", "--max-time", 20)
+    assert code == 0
+    assert "LawRegressor of depth, speed" in out
+    assert "R²" in out
+    assert load(tmp_path / "p.isr").kind == "LawRegressor"
+
+
 def test_bounds_and_noise_are_read():
     assert _bounds(["a=0:1,b=:2", "c=-1e3:"]) == {"a": (0.0, 1.0), "b": (None, 2.0), "c": (-1000.0, None)}
     assert _bounds(None) is None
@@ -97,7 +106,7 @@ WRONG = {
     "none left": ("fit rows.csv --y *", "no column is left for x"),
     "density of y": ("fit rows.csv --y p1 --method flow", "leave --y out, or use --method cisr"),
     "nothing measured": ("fit rows.csv --method isr", "--method isr needs to know what is measured: add --y"),
-    "unknown method": ("fit rows.csv --method magic", "'magic' is not one of 'isr', 'cisr'"),
+    "unknown method": ("fit rows.csv --method magic", "'magic' is not one of 'law', 'formula', 'isr'"),
     "bounds": (
         "fit rows.csv --bounds depth=200",
         "cannot read depth=200; write it as --bounds depth=200:240",

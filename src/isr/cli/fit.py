@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from isr.cli.heartbeat import heartbeat
-from isr.cli.options import Force, Json, Seed, number, numbers_in, pairs_in, priors_in
+from isr.cli.options import Force, Json, Seed, names_in, number, numbers_in, pairs_in, priors_in
 from isr.cli.output import refuse_existing, say
 from isr.cli.rows import Dates, Decimal, Delimiter, Dropna, Encoding, read_pairs
 from isr.tables.memory import refuse_small_address_space, refuse_too_large
@@ -33,6 +33,7 @@ class Method(StrEnum):
     """What can be fitted."""
 
     law = "law"
+    formula = "formula"
     isr = "isr"
     cisr = "cisr"
     flow = "flow"
@@ -43,6 +44,7 @@ class Method(StrEnum):
 
 WITHOUT_Y = (Method.flow,)
 NETWORKS = (Method.inn, Method.cinn)
+REGRESSIONS = (Method.eql, Method.formula)
 
 
 Data = Annotated[Path, typer.Argument(help="Rows: CSV, Excel, Parquet or .npz.", show_default=False)]
@@ -57,7 +59,8 @@ Out = Annotated[Path | None, typer.Option(help="Model file; named after the data
 Form = Annotated[
     Method | None,
     typer.Option(
-        help="law with --y, or cisr where --bounds or an option of networks is given; flow without --y."
+        help="law with --y (formula finds y alone), or cisr where --bounds or an option of networks is given; "
+        "flow without --y."
     ),
 ]
 Box = Annotated[
@@ -80,6 +83,10 @@ Restarts = Annotated[int | None, typer.Option(min=1, help="Random starts, traine
 Dense = Annotated[bool, typer.Option("--dense", help="Keep every weight: accurate, long equations.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A short look.")]
 Thorough = Annotated[bool, typer.Option("--thorough", help="Train several times as long.")]
+Primitives = Annotated[
+    str | None,
+    typer.Option(help="Functions that --method formula or eql may call: sin,exp,sqrt; all if left out."),
+]
 MaxTime = Annotated[float | None, typer.Option(min=0.1, help="Seconds after which the best so far is kept.")]
 Checkpoint = Annotated[Path | None, typer.Option(help="File to resume an interrupted fit from.")]
 
@@ -94,6 +101,7 @@ def fit(
     prior: Known = None,
     noise: Noise = "auto",
     units: Units = None,
+    primitives: Primitives = None,
     blocks: Blocks = None,
     layers: Layers = None,
     restarts: Restarts = None,
@@ -145,6 +153,7 @@ def fit(
     }  # fmt: skip
     options = {
         "n_blocks": blocks, "n_layers": layers, "random_state": seed,
+        "library": None if primitives is None else names_in(primitives),
         "units": _units(units, [name for part in rows if part is not None for name in part.columns]),
     }  # fmt: skip
     if prior is not None and chosen is not Method.law:
@@ -172,8 +181,11 @@ def fit(
 def _method(method: Method | None, y: str | None, networks: list[str]) -> Method:
     if method is None:
         return Method.flow if y is None else Method.cisr if networks else Method.law
-    if method is Method.law and networks:
-        raise ValueError(f"{networks[0]} means nothing with --method law; leave it out, or use --method cisr")
+    idle = [n for n in networks if not (method is Method.formula and n == "--max-time")]
+    if method in (Method.law, Method.formula) and idle:
+        raise ValueError(
+            f"{idle[0]} means nothing with --method {method.value}; leave it out, or use --method cisr"
+        )
     if method in WITHOUT_Y and y is not None:
         raise ValueError("--method flow learns the density of x alone; leave --y out, or use --method cisr")
     if method not in WITHOUT_Y and y is None:
@@ -220,13 +232,16 @@ def _estimator(
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
     from isr.estimators.inversion import Inversion
+    from isr.estimators.law_regressor import LawRegressor
     from isr.estimators.settings import Training
     from isr.estimators.symbolic_flow import SymbolicFlow
 
-    observed, is_regression = method not in (Method.flow, Method.eql), method is Method.eql
+    is_regression = method in REGRESSIONS
+    observed = method is not Method.flow and not is_regression
     refused = {
         "--noise": noise != "auto" and not observed,
         "--bounds": bounds is not None and is_regression,
+        "--primitives": options.get("library") is not None and not is_regression,
         "--blocks": options.get("n_blocks") is not None and is_regression,
         "--dense": "penalty" in training and is_regression,
     }
@@ -236,6 +251,8 @@ def _estimator(
     options = {name: value for name, value in options.items() if value is not None}
     if method is Method.law:
         return Inversion(noise=_noise(noise), **options)
+    if method is Method.formula:
+        return LawRegressor(**options, max_time=training["max_time"] or 60.0)
     options["training"] = Training(**training)
     if is_regression:
         return EQLRegressor(**options)

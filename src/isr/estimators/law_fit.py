@@ -136,7 +136,18 @@ def _point(laws: Sequence[Candidate], train: Rows, held_out: Rows, names: list[s
         sum(_nats(_loss(c, rows, i, names), train.y[:, i]) for i, c in enumerate(laws))
         for rows in (train, held_out)
     )
-    return Point(formulas, extract(formulas).complexity, len(formulas.constants), train_nats, held_nats)
+    squares = sum(
+        (held_out.y[:, i] - values_of(c, held_out.x, names)) ** 2 / (np.var(train.y[:, i]) or 1.0)
+        for i, c in enumerate(laws)
+    )
+    return Point(
+        formulas,
+        extract(formulas).complexity,
+        len(formulas.constants),
+        train_nats,
+        held_nats,
+        np.asarray(squares),
+    )
 
 
 def _nats(loss: float, y: np.ndarray) -> float:

@@ -128,6 +128,25 @@ def test_an_unknown_goal_is_refused():
         isr.ConditionalISR(goal="long").fit(*np.random.default_rng(0).normal(size=(2, 20, 2)))
 
 
+def test_ensembles_of_surrogates_and_of_pruned_flows_are_refused():
+    x, y = np.random.default_rng(0).normal(size=(2, 20, 2))
+    with pytest.raises(ValueError, match="not for ISR"):
+        isr.ISR(training=isr.Training(ensemble=True, penalty=None)).fit(x, y)
+    with pytest.raises(ValueError, match="keep every weight"):
+        isr.ConditionalISR(training=isr.Training(ensemble=True)).fit(x, y)
+
+
+def test_a_density_may_be_an_ensemble_too():
+    x = np.random.default_rng(0).normal([3.0, 0.0], [2.0, 0.5], size=(300, 2))
+    training = isr.Training(Effort(200, 0, 0), penalty=None, ensemble=True, n_restarts=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = isr.SymbolicFlow(2, 1, training=training, random_state=0).fit(x)
+    exact = stats.multivariate_normal([3.0, 0.0], np.diag([4.0, 0.25])).logpdf(x).mean()
+    assert abs(model.score(x) - exact) < 0.05
+    assert model.sample(50).shape == (50, 2)
+
+
 def test_many_restarts_obey_the_time_they_are_given():
     x = np.random.default_rng(0).normal(size=(200, 2))
     training = isr.Training("quick", n_restarts=100_000, max_time=1.0)

@@ -28,6 +28,14 @@ N_STEPS = 200
 
 def fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
     """Fit an ensemble; `Training.n_restarts` says how many flows."""
+    if task.joint:
+        raise ValueError(
+            "an ensemble mixes densities: it is for ConditionalISR and SymbolicFlow, not for ISR"
+        )
+    if plan.is_sparse and task.architectures[0].subnet == "eql":
+        raise ValueError(
+            "members of an ensemble keep every weight; write isr.Training(ensemble=True, penalty=None)"
+        )
     keep_compiled_programs()
     with jax.enable_x64(True):
         return _fit_ensemble(task, plan)

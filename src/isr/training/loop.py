@@ -186,8 +186,8 @@ def make_epoch(
             update, new_moments = ADAM.update(gradient * (CLIP / jnp.maximum(norm, CLIP)), moments, raw)
         keep = partial(jnp.where, fine)
         moments = jax.tree.map(keep, new_moments, moments)
-        shrunk = raw.at[: len(penalised)].multiply(1 - moment.rate * decay * penalised)
-        raw = keep(shrunk - moment.rate * update, raw)
+        shrinks = jnp.pad(penalised, (0, raw.shape[0] - mask.shape[0]))  # gates do not
+        raw = keep(raw - moment.rate * (update + decay * shrinks * raw), raw)
         return raw, moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
 
     members = jax.vmap(step_of_member, in_axes=(0, 0, 0, 0, 0, None, None, None, 0, None))

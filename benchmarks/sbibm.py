@@ -2,9 +2,11 @@
 
     python benchmarks/sbibm.py [--quick] [--out rows.jsonl] [--task two_moons sir] [--simulations 1000 10000]
                                [--observation 1 2 3] [--seeds 0 1] [--method "isr accurate"] [--draws 10000] [--folds 5]
+                               [--sbc 300]
 
 One row per task, number of simulations, seed and method: the C2ST of each observation, of so many draws against as many
-reference draws, processor time, and the share of draws outside of the prior. `sbibm_tasks` has the tasks,
+reference draws, processor time, and the share of draws outside of the prior; with ``--sbc`` also the least p-value of
+uniform ranks of so many fresh truths, times the number of parameters and tests. `sbibm_tasks` has the tasks,
 `peers.inference` the methods, ``lists/sbibm.txt`` what others published (the mean of ten observations).
 """
 
@@ -27,11 +29,13 @@ import numpy as np
 from c2st import N_FOLDS, c2st
 from harness import Row, missing, told
 from isr.paper import records
+from isr.posterior.calibration import sbc_ranks, uniformity
 from peers.inference import METHODS
 from sbibm_tasks import TASKS, Task
 
 BUDGETS = (1000, 10_000, 100_000)
 OURS = "isr accurate"
+N_RANKED = 200
 PUBLISHED = Path(__file__).with_name("lists") / "sbibm.txt"
 
 
@@ -67,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "--draws", type=int, default=10_000, help="draws and reference draws of each observation"
     )
     parser.add_argument("--folds", type=int, default=N_FOLDS, help="folds of the C2ST that count, of five")
+    parser.add_argument("--sbc", type=int, default=0, help="fresh truths for simulation-based calibration")
     return parser
 
 
@@ -108,7 +113,16 @@ def measured(method: str, task: Task, n: int, seed: int, given: argparse.Namespa
         "share_outside": float(np.mean([outside(task, d) for d in drawn.values()])),
         "fit_cpu_seconds": round(fitted - began, 2), "sample_cpu_seconds": round(sampled - fitted, 2),
         "judge_cpu_seconds": round(time.process_time() - sampled, 2),
-    } | about(model)  # fmt: skip
+    } | about(model) | (calibration(model, task, given.sbc, seed) if given.sbc else {})  # fmt: skip
+
+
+def calibration(model: Any, task: Task, n: int, seed: int) -> Row:
+    """Return the least p-value of uniform ranks over all parameters, by Bonferroni, and whether it passes at 1 %."""
+    x, y = task.pairs(n, np.random.default_rng([seed, n, 1]))
+    drawn = np.stack([np.asarray(model.posterior(row).sample(N_RANKED)) for row in y])
+    found = uniformity(sbc_ranks(x, drawn), N_RANKED).select_dtypes("number")
+    least = min(1.0, float(found.to_numpy().min()) * found.size)
+    return {"n_sbc": n, "sbc_p": least, "sbc_passed": least > 0.01}
 
 
 def outside(task: Task, x: np.ndarray) -> float:

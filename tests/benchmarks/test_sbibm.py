@@ -122,6 +122,21 @@ class Prior:
         return self.task.draw_prior(n, self.rng)
 
 
+def test_ranks_are_uniform_under_the_exact_posterior_and_not_under_the_prior():
+    class Exact(Prior):
+        def posterior(self, y):
+            self.mean = y / 2
+            return self
+
+        def sample(self, n):
+            return self.mean + np.sqrt(0.05) * self.rng.normal(size=(n, len(self.mean)))
+
+    task = TASKS["gaussian_linear"]
+    assert sbibm.calibration(Exact(task, 0), task, 300, 0)["sbc_passed"]
+    wide = type("Wide", (Exact,), {"sample": lambda self, n: self.mean + 0.5 * self.rng.normal(size=(n, 10))})
+    assert not sbibm.calibration(wide(task, 0), task, 300, 0)["sbc_passed"]
+
+
 def needs_the_wheel():
     try:
         shipped()

@@ -352,3 +352,15 @@ def test_half_a_front_in_a_file_is_no_front(front, models):
     assert front_of(saved)
     assert front_of(forged) == []
     assert forged.front is None
+
+
+def test_many_measurements_come_in_one_tidy_table(run, models, tmp_path):
+    rows = pd.DataFrame({"p1": np.linspace(-0.5, 0.5, 30)})
+    rows.to_csv(tmp_path / "many.csv", index=False)
+    arguments = ("posterior", models["cisr"], "--y-file", "many.csv", "--each", "-n", 200)
+    lines = run(*arguments).out.splitlines()
+    assert lines[0].split()[:4] == ["observation", "parameter", "mean", "sd"]
+    assert len(lines) == 1 + 30 * 2
+    found = json.loads(run(*arguments, "--json").out)["summary"]
+    assert found["observation"] == [i for i in range(1, 31) for _ in range(2)]
+    assert found["parameter"][:2] == ["depth", "speed"]

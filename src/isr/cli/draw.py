@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +69,16 @@ def posterior(
         refuse_existing(path, force)
     refuse_ending(out, (*TABLE_ENDINGS, ".nc"), "--out")
     refuse_ending(plot, PICTURES, "--plot")
-    posteriors = _posteriors(open_model(model, complexity), y, y_file, together)
+    bundle = open_model(model, complexity)
+    if y_file is not None and together is False and out is None and plot is None:
+        from isr.tables.files import read_columns
+
+        bundle.require("posterior")
+        rows = read_columns(y_file, bundle.y_names).to_numpy()
+        if len(rows) > MOST_HEADINGS:
+            _tabulate(bundle, rows, n, hdi, seed, json)
+            return
+    posteriors = _posteriors(bundle, y, y_file, together)
     if len(posteriors) > 1 and (plot is not None or (out is not None and out.suffix == ".nc")):
         raise ValueError(
             f"--plot and .nc files hold one posterior, but {y_file} has {len(posteriors)} rows; "
@@ -119,6 +129,41 @@ def sample(
     else:
         frame = pd.DataFrame(bundle.sample(n, seed=seed), columns=list(bundle.x_names))
     hand_over(frame, out, json)
+
+
+# More posteriors than this come in one table; rows whose draws are made together.
+MOST_HEADINGS, BATCH = 20, 50
+
+
+def _tabulate(bundle: Bundle, rows: Any, n: int, hdi: float, seed: int, json: bool) -> None:
+    """Print one tidy table of the posteriors of many rows: a line per row and variable, warnings counted."""
+    import pandas as pd
+
+    from isr.posterior.abstract import summary_table
+    from isr.tables.workers import progress_bar
+
+    frames = []
+    with warnings.catch_warnings(record=True) as told, progress_bar(len(rows), "rows", None) as advance:
+        warnings.simplefilter("always")
+        for start in range(0, len(rows), BATCH):
+            for i, draws in enumerate(_draws(bundle, rows[start : start + BATCH], n, seed), start + 1):
+                found = summary_table(draws, bundle.x_names, hdi=hdi).reset_index()
+                found.insert(0, "observation", i)
+                frames.append(found)
+                advance(1)
+    if told:
+        say(f"warning: {len(told)} of {len(rows)} rows, the first: {told[0].message}", err=True)
+    whole = pd.concat(frames, ignore_index=True)
+    print_json({"summary": whole.to_dict("list")}) if json else table(whole.to_dict("records"))
+
+
+def _draws(bundle: Bundle, rows: Any, n: int, seed: int) -> Any:
+    """Draws of x for each row: together where the model can, else one posterior after the other."""
+    import numpy as np
+
+    if "sample" not in bundle.abilities:
+        return (bundle.posterior(row).sample(n, seed) for row in rows)
+    return bundle.sample(len(rows) * n, np.repeat(rows, n, axis=0), seed=seed).reshape(len(rows), n, -1)
 
 
 def _posteriors(

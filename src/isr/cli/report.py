@@ -49,10 +49,13 @@ def report(
 
     bundle = open_model(model)
     frame = None if data is None else read_columns(data, [*bundle.x_names, *bundle.y_names])
+    found, verdict = _calibration(bundle, frame) if calibrate else (None, "")
+    if verdict and not json:
+        typer.echo(verdict)
     page = render(
         gather(
-            bundle, data=frame, title=title or model.stem,
-            calibration=_calibration(bundle, frame) if calibrate else None,
+            bundle, data=frame, title=title or model.stem, calibration=found,
+            provenance={"calibration": verdict} if verdict else None,
             y_star=None if y is None else observation(bundle, y),
         )
     )  # fmt: skip
@@ -64,9 +67,10 @@ def report(
 
 
 def _calibration(bundle: Bundle, frame: Any) -> Any:
-    """Return the checks of posterior draws for up to so many rows, with the noise that was added in training."""
+    """Return the checks of posterior draws for up to so many rows, with the noise of training, and what they say."""
     import numpy as np
 
+    from isr.posterior.calibration import regional_verdict
     from isr.report import Calibration
 
     if frame is None:
@@ -78,5 +82,8 @@ def _calibration(bundle: Bundle, frame: Any) -> Any:
     x, y = rows[list(bundle.x_names)].to_numpy(), rows[list(bundle.y_names)].to_numpy()
     noise = np.asarray(bundle.metadata.get("noise", 0.0), dtype=float)
     y = y + noise * np.random.default_rng(0).normal(size=y.shape)
-    drawn = bundle.sample(len(x) * N_DRAWS, np.repeat(y, N_DRAWS, axis=0))
-    return Calibration.of(x, drawn.reshape(len(x), N_DRAWS, -1), bundle.x_names)
+    if "sample" in bundle.abilities:
+        drawn = bundle.sample(len(x) * N_DRAWS, np.repeat(y, N_DRAWS, axis=0)).reshape(len(x), N_DRAWS, -1)
+    else:
+        drawn = np.stack([bundle.posterior(row)._draw(N_DRAWS, i)[0] for i, row in enumerate(y)])
+    return Calibration.of(x, drawn, bundle.x_names), regional_verdict(x, drawn, y, bundle.x_names)

@@ -14,7 +14,7 @@ from isr.inversion.marginals import Marginal
 from isr.inversion.noise import Noise
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import Alone, Given, Joint, Part, PriorLaw, of_prior
-from isr.inversion.proposal import find_proposal
+from isr.inversion.proposal import Proposal, find_proposal
 from isr.inversion.written import expressions, sections
 from isr.motion.law import MotionLaw
 from isr.motion.record import of_motion, to_motion
@@ -88,12 +88,10 @@ class SavedLaws(eqx.Module):
 
     def sections(self, x_names: Sequence[str]) -> list[tuple[str, str]]:
         """Return what was found as text, under a heading each."""
-        law = self.to_law()
         try:
-            prior = self.to_prior(x_names)
+            return sections(*self.read(x_names))
         except ValueError as error:
-            return [("y given x", str(law)), ("x", str(error))]
-        return sections(law, prior, find_proposal(law, prior))
+            return [("y given x", str(self.to_law())), ("x", str(error))]
 
     def posterior(
         self,
@@ -105,13 +103,27 @@ class SavedLaws(eqx.Module):
         prior: Any = None,
         simulator: Simulator | None = None,
         extent: Any = None,
+        known: tuple[Any, PriorLaw, Proposal] | None = None,
     ) -> LawPosterior:
         """Return the posterior of x given an observation, or several of the same x as rows."""
-        known = Extent.from_dict(extent) if isinstance(extent, Mapping) else None
+        law, own, proposal = known or self.read(x_names, prior)
+        seen = Extent.from_dict(extent) if isinstance(extent, Mapping) else None
         return LawPosterior(
-            self.to_law(), self.to_prior(x_names, prior), y_star, x_names, y_names, units=units,
-            simulator=simulator, extent=known,
-        )  # fmt: skip
+            law,
+            own,
+            y_star,
+            x_names,
+            y_names,
+            units=units,
+            simulator=simulator,
+            extent=seen,
+            proposal=proposal,
+        )
+
+    def read(self, x_names: Sequence[str], prior: Any = None) -> tuple[Any, PriorLaw, Proposal]:
+        """Return the law of y, the law of x, or the one given, and how draws are made."""
+        law, own = self.to_law(), self.to_prior(x_names, prior)
+        return law, own, find_proposal(law, own)
 
 
 def of_law(law: Law | MotionLaw) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from isr.tables.workers import as_they_end, progress_bar
 
 LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 """Default credible levels of coverage curves."""
+# Ranks are not uniform where a test says so at this level, corrected for their number; so many are told.
+REFUTED, MOST_TOLD = 0.01, 6
 
 
 def sbc_ranks(truths: ArrayLike, samples: ArrayLike, *, random_state: int = 0) -> Int[np.ndarray, "n dim"]:
@@ -72,6 +74,45 @@ def uniformity(
             "ks": [float(stats.kstest(column, "uniform").pvalue) for column in columns],
         },
         index=pd.Index(names or [f"x{i}" for i in range(len(columns))], name="parameter"),
+    )
+
+
+def regional_verdict(
+    truths: ArrayLike, samples: ArrayLike, y: ArrayLike, names: Sequence[str] | None = None
+) -> str:
+    """Return a sentence on whether posteriors are calibrated: over all, in the middle of y, and at its edges.
+
+    Args:
+        truths: Rows of x.
+        samples: Draws of the posterior of each.
+        y: The observation of each.
+        names: What the variables are called.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(400, 1))
+        >>> y = x + rng.normal(size=x.shape)
+        >>> exact = 0.5 * y[:, None] + np.sqrt(0.5) * rng.normal(size=(400, 99, 1))
+        >>> regional_verdict(x, exact, y)[:10], regional_verdict(x, 0.3 * exact, y, ["depth"])[:22]
+        ('calibrated', 'not calibrated: depth ')
+    """
+    truths, samples = _check(truths, samples)
+    ranks, observed = sbc_ranks(truths, samples), np.asarray(y, dtype=float)
+    distance = np.max(np.abs(stats.rankdata(observed, axis=0) / (len(observed) + 1) - 0.5), axis=1)
+    edge = distance > np.median(distance)
+    regions = {"over all": np.ones(len(edge), bool), "in the middle of y": ~edge, "at the edges of y": edge}
+    labels = names or [f"x{j + 1}" for j in range(truths.shape[1])]
+    positions = _positions(ranks, samples.shape[1], 0)
+    found = sorted(
+        (float(stats.kstest(positions[kept, j], "uniform").pvalue), f"{name} {where}")
+        for j, name in enumerate(labels)
+        for where, kept in regions.items()
+    )
+    bad = [f"{what} (p = {p:.1g})" for p, what in found if p * len(found) < REFUTED]
+    if bad:
+        return f"not calibrated: {', '.join(bad[:MOST_TOLD])}; do not trust widths there"
+    return (
+        f"calibrated, as far as {len(edge)} observations tell: over all, in the middle and at the edges of y"
     )
 
 

@@ -247,6 +247,10 @@ class Bundle:
         verdict = str(self.metadata.get("verdict", ""))
         return [("Verdict", verdict), *self._laws.sections(self.named().x_names)]
 
+    @cached_property
+    def _known_laws(self) -> Any:
+        return self._laws.read(self.named().x_names)
+
     def require(self, ability: str) -> None:
         """Raise a `TypeError` that says what the model can do unless ``ability`` is among it."""
         if ability not in self.abilities:
@@ -270,6 +274,7 @@ class Bundle:
             return self._laws.posterior(
                 read_observations(y_star, known.columns("y")), known.x_names, known.y_names, units=self.units,
                 prior=prior, simulator=simulator, extent=self.metadata.get("extent"),
+                known=self._known_laws if prior is None else None,
             )  # fmt: skip
         return Posterior(
             self.flow,

@@ -27,7 +27,7 @@ from isr.inversion.recognise import recognise_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
 from isr.inversion.sampler import sampler_code
 from isr.inversion.stated import read_laws
-from isr.posterior.abstract import AbstractPosterior
+from isr.posterior.abstract import AbstractPosterior, summary_table
 from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
 from isr.posterior.posterior import read_observations
 from isr.posterior.priors import parse_prior
@@ -188,13 +188,17 @@ class Inversion(Shown, BaseEstimator):
         """
         import pandas as pd
 
-        frames = []
-        for number, row in enumerate(self._rows(y)):
+        frames, facts = [], []
+        for row in self._rows(y):
             post = self._one(row)
-            frame = _summary(post, n)
-            frame.insert(0, "observation", number)
-            frames.append(frame.reset_index())
-        return pd.concat(frames, ignore_index=True)
+            frames.append(summary_table(_drawn(post, n), post.x_names, hdi=0.94))
+            if isinstance(post, LawPosterior):
+                facts.append((post.effective_size, post.pareto_k, post.log_evidence))
+        table = pd.concat(frames, keys=range(len(frames)), names=["observation", "parameter"]).reset_index()
+        if not facts:
+            return table
+        columns = np.repeat(facts, len(self.x_columns_), axis=0).T
+        return table.assign(**dict(zip(("effective_size", "pareto_k", "log_evidence"), columns, strict=True)))
 
     def sample(self, y: Any, n_samples: int = 1, random_state: int | None = 0) -> np.ndarray:
         """Return ``n_samples`` rows of x for every row of y: an array (rows of y, samples, variables)."""
@@ -345,12 +349,8 @@ def _known_box(prior: PriorLaw) -> Any:
     return None if all(pair == (None, None) for pair in pairs) else [tuple(pair) for pair in pairs]
 
 
-def _summary(post: Any, n: int) -> pd.DataFrame:
-    from isr.posterior.abstract import summary_table
-
-    frame = summary_table(post._draw(n, 0)[0], post.x_names, hdi=0.94)
-    if isinstance(post, LawPosterior):
-        frame = frame.assign(
-            effective_size=post.effective_size, pareto_k=post.pareto_k, log_evidence=post.log_evidence
-        )
-    return frame
+def _drawn(post: Any, n: int) -> np.ndarray:
+    """Draws for a summary, from the pool that is there where it is large enough."""
+    if isinstance(post, LawPosterior) and post.effective_size >= n:
+        return post.quick(n, np.random.default_rng(0))
+    return post._draw(n, 0)[0]

@@ -80,8 +80,8 @@ class LawPosterior(AbstractPosterior):
         (Posterior of a given y = 1, True)
         >>> post.effective_size > 2000, post.pareto_k < 0.7, round(post.log_evidence, 2), post.warning
         (True, True, -1.38, '')
-        >>> post.predictive().p_value > 0.05
-        True
+        >>> post.predictive().p_value > 0.05, post.quick(5, np.random.default_rng(0)).shape
+        (True, (5, 1))
     """
 
     def __init__(
@@ -183,8 +183,8 @@ class LawPosterior(AbstractPosterior):
             least = min(least, weights.effective_size)
         return x, least
 
-    def _quick(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Draws from the pools that are there, good enough for a check."""
+    def quick(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return draws from the pools that every posterior starts with, good enough for a check or a summary."""
         x = self.prior.sample(n, rng)
         for sampler in self._samplers:
             own = list(sampler.source.columns)
@@ -204,7 +204,7 @@ class LawPosterior(AbstractPosterior):
         The distance is the sum of squared residuals of all observations, in units of the law's scale.
         """
         rng = np.random.default_rng(random_state)
-        draws = self._quick(n, rng)
+        draws = self.quick(n, rng)
         noisy = [j for j, column in enumerate(self.law.columns) if not column.is_exact]
         y = self.law.sample(draws, rng) if self.law.columns else np.empty((n, 0))
         if not noisy:  # what is without noise is met by every draw

@@ -21,6 +21,8 @@ CLIP = 4.0
 MOST_COLUMNS = 40
 # Rows that scatter by less than this share of a scale that was stated do not have that noise.
 LEAST_SCATTER = 0.01
+# Share of a residual that is its own where others tell the rest.
+LEAST_OWN = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +133,7 @@ def _blocks(
     """Three columns and more with constant correlations."""
     edges = [p.columns for p in pairs if not taken & set(p.columns)]
     for members in _components(sorted({j for edge in edges for j in edge}), edges):
-        matrix = np.corrcoef(u[members])
+        matrix = (1 - LEAST_OWN) * np.corrcoef(u[members]) + LEAST_OWN * np.eye(len(members))
         rows = tuple(tuple(float(v) for v in row) for row in matrix)
         groups, taken = [*groups, Group(tuple(members), matrix=rows)], taken | set(members)
     return groups, taken

@@ -29,8 +29,8 @@ AS_STATED = 1.15
 # A positive column may follow a law of its logarithm where it spans this ratio.
 LEAST_RATIO = 4.0
 REFUTED = 1e-4
-# Fewer rows are told; residuals with a larger correlation are the same.
-FEW, COPY = 100, 1 - 1e-6
+# Fewer rows are told; columns with a larger correlation are the same in another unit.
+FEW, COPY = 100, 1 - 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +112,8 @@ def find_law(
         Features(x[rows]), y[rows], tuple(x_names), tuple(y_names), search, noise, dict(stated or {}),
         say or (lambda line: None), notes,
     )  # fmt: skip
-    kept = _screened(task)
-    columns = _without_copies(task, _columns(task, kept))
-    kept = [column.index for column in columns]
+    kept = _without_copies(task, _screened(task))
+    columns = _columns(task, kept)
     dropped = tuple(name for j, name in enumerate(y_names) if j not in kept)
     groups = tuple(Group((j,)) for j in range(len(columns)))
     law = Law(task.x_names, columns, groups, dropped, y.shape[1])
@@ -144,26 +143,16 @@ def _different(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray:
     return first
 
 
-def _without_copies(task: _Task, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Columns whose residuals are not those of another column once more; copies are named in a note."""
-    if not columns:
-        return columns
-    u = Law(task.x_names, columns, tuple(Group((j,)) for j in range(len(columns)))).residuals(
-        task.features.x, task.y
-    )
-    kept: list[int] = []
-    for j, column in enumerate(columns):
-        same = next((i for i in kept if not column.is_exact and abs(_correlation(u[i], u[j])) > COPY), None)
-        if same is None:
-            kept.append(j)
+def _without_copies(task: _Task, kept: Sequence[int]) -> list[int]:
+    """Columns that are no other column in another unit; copies are named in a note."""
+    found: list[int] = []
+    for j in kept:
+        same = [i for i in found if abs(np.corrcoef(task.y[:, i], task.y[:, j])[0, 1]) > COPY]
+        if same:
+            task.notes.append(f"{task.y_names[j]} says the same as {task.y_names[same[0]]} and is left out")
         else:
-            task.notes.append(f"{column.name} says the same as {columns[same].name} and is left out")
-    return tuple(columns[j] for j in kept)
-
-
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
-    spread = float(np.std(a) * np.std(b))
-    return float(np.mean((a - a.mean()) * (b - b.mean()))) / spread if spread > 0 else 0.0
+            found.append(j)
+    return found
 
 
 # Columns --------------------------------------------------------------------------------------------------------

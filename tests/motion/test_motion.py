@@ -365,3 +365,14 @@ def test_a_channel_that_nobody_measured_is_found():
         )
         assert_allclose(found, exact, rtol=0.01, atol=0.01 * np.abs(exact).max())
     assert "was not measured" in model.verdict_
+
+
+def test_trajectories_that_do_not_follow_the_law_are_left_out():
+    x, y = decays(400, 0.05)
+    y[7] = 1e-3  # as where values are clipped
+    prior = {"k": (0.5, 2), "m0": (1, 3)}
+    model = isr.Inversion(prior=prior, series={"m": range(5)}, times=np.arange(5) * 0.5, fallback=False).fit(
+        x, y
+    )
+    assert abs(model.law_.channels[0].scale - 0.05) < 0.003
+    assert "1 of 400 trajectories do not follow it and were left out" in model.verdict_

@@ -34,6 +34,8 @@ SNAPPED = 6.0
 # and where its standard error is less than this share of the distance between such numbers.
 FINE = 0.05
 HIDDEN_PRICE = 10.0
+# A trajectory is a stray where it is missed by so many times the noise throughout; more than this share are no strays.
+FAR, FEW = 3.0, 0.03
 
 
 class NothingIntegrated(ValueError):
@@ -89,7 +91,7 @@ def find_motion(
     rows = np.random.default_rng(0).permutation(len(series.times))[:N_SEARCHED]
     search = Search(series.take(np.sort(rows)), tuple(modes), states, parameters, say)
     whole = Search(series, tuple(modes), states, parameters, say)
-    hidden, enough = None, False
+    hidden, enough, notes = None, False, []
     if len(states) == 1 and tuple(modes) == ("shared",):
         chosen, best, enough = _tried(search, whole, ladder[:1])
         hidden = (
@@ -100,6 +102,13 @@ def find_motion(
         chosen, best, _ = _tried(search, whole, ladder)
     if best is not None:
         whole.series, whole.steps = replace(series, kinds=search.series.kinds), search.steps
+        strays = _strays(best, whole.series)
+        if strays.any():
+            whole = Search(whole.series.take(~strays), tuple(modes), states, parameters, say, search.steps)
+            n = int(strays.sum())
+            notes.append(
+                f"{n} of {len(strays)} trajectories do not follow it and were left out of the last fit"
+            )
         best = _longest(best, whole)
     if hidden is not None and (best is None or hidden.bic(HIDDEN_PRICE) < price(chosen, best)):
         return _found(hidden, "one channel was not measured, and its unit is free: it begins at 1")
@@ -108,7 +117,25 @@ def find_motion(
             "no candidate could be integrated along the series: every one blew up; measure more often, leave out the "
             "stretch where values explode, or scale the channels"
         )
-    return _found(best)
+    return _found(best, *notes)
+
+
+def _strays(best: Fit, series: Series) -> np.ndarray:
+    """Which trajectories a fit misses by far, if they are few: clipped values, a simulation that failed."""
+    nothing = np.zeros(len(series.times), dtype=bool)
+    if "free" in best.modes:
+        return nothing
+    first = [
+        np.repeat(v[:1], len(series.times)) if mode == "shared" else _states_of(series, int(mode), log)
+        for v, mode, log in zip(best.start, best.modes, best.system.logs, strict=True)
+    ]
+    r = replace(best, series=series, start=np.array(first)).residuals() / best.sigma[:, None, None]
+    found = np.sqrt(np.mean(r**2, axis=(0, 1))) > FAR
+    return found if found.mean() <= FEW else nothing
+
+
+def _states_of(series: Series, column: int, log: bool) -> np.ndarray:
+    return np.log(series.x[:, column]) if log else series.x[:, column]
 
 
 def _free_name(series: Series) -> str:

@@ -15,7 +15,8 @@ from jaxtyping import Float
 from scipy import stats
 from scipy.special import logsumexp, ndtr, ndtri
 
-from isr.posterior.outliers import Extent
+from isr.bijections.marginals import find_mixture
+from isr.tables.edges import sharp_ends
 
 # A family passes unless rows it was not fitted to refute it at this level (Kolmogorov-Smirnov).
 REFUTED = 1e-3
@@ -184,23 +185,11 @@ def recognise(x: Float[np.ndarray, " n"]) -> Marginal:
 
 
 def _uniform(part: np.ndarray, x: np.ndarray) -> tuple[float, float]:
-    """The box that rows end sharply at; no rows reach its ends, so they lie a little farther out."""
-    extent = Extent.of(x[:, None])
-    if len(x) >= ENOUGH_FOR_EDGES and not (extent.sharp_low[0] and extent.sharp_high[0]):
+    """The box that rows end sharply at."""
+    low, high = sharp_ends(x)
+    if low is None or high is None:
         raise ValueError("the rows do not end sharply")
-    gap = (x.max() - x.min()) / (len(x) - 1)
-    low, high = (_rounded(float(end), float(gap)) for end in (x.min() - gap, x.max() + gap))
-    low, high = min(low, float(x.min())), max(high, float(x.max()))
     return low, high - low
-
-
-def _rounded(end: float, gap: float) -> float:
-    """The roundest number within five gaps of an end."""
-    for digits in range(-int(np.floor(np.log10(max(abs(end), gap)))) - 1, 16):
-        near = round(end, digits) + 0.0
-        if abs(near - end) <= 5 * gap:
-            return near
-    return end
 
 
 def _expon(part: np.ndarray, x: np.ndarray) -> tuple[float, float]:
@@ -218,13 +207,10 @@ _FITS: Mapping[str, Callable[[np.ndarray, np.ndarray], tuple[float, ...]]] = {
 
 
 def _mixture(half: np.ndarray, other: np.ndarray) -> Marginal:
-    from sklearn.mixture import GaussianMixture
-
-    x = np.concatenate([half, other])
-    models = [GaussianMixture(k, n_init=2, random_state=0).fit(x[:, None]) for k in range(1, MOST_MODES + 1)]
-    best: Any = min(models, key=lambda model: model.bic(x[:, None]))
-    sds = np.sqrt(best.covariances_.ravel())
-    parts = (best.weights_, best.means_.ravel(), sds)
+    found = find_mixture(np.concatenate([half, other])[:, None], most=MOST_MODES, kinds=("spherical",))
+    if found is None:
+        raise ValueError("a column without spread has no law")
+    parts = (found.weights, found.means[:, 0], np.sqrt(found.covariances[:, 0, 0]))
 
     def cdf(v: np.ndarray) -> np.ndarray:
         return ndtr((v[:, None] - parts[1]) / parts[2]) @ parts[0]

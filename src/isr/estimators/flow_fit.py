@@ -96,7 +96,9 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     has_formulas = plan.is_sparse and shape.subnet == "eql"
     wanted = task.closed and has_formulas and not monitor.should_stop()
     closed = _closed_points(rows, task.edges, monitor) if wanted else []
-    nothing_left = bool(closed) and _is_explained(closed[0].model, rows)
+    normal = None if task.joint else replace(network_point(normal_law(rows), rows), is_network=False)
+    simple = [*closed[:1], *([] if normal is None or not wanted else [normal])]
+    nothing_left = any(_is_explained(point.model, rows) for point in simple)
     plan = _shortened(plan) if nothing_left else plan
     trained = train_networks_of(
         rows, shape, task, replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
@@ -111,7 +113,6 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         points += pipeline.refine(_opened(pruned, rows), _criterion(rows, monitor), monitor).points
     if not any(np.isfinite(p.held_out_nats) for p in points):
         raise DivergedError
-    normal = None if task.joint else replace(network_point(normal_law(rows), rows), is_network=False)
     if normal is not None and plan.is_sparse:
         normal = _weighed(normal, rows)
     front = pareto([*points, *([] if normal is None else [normal])])
@@ -127,7 +128,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     front[chosen] = polished.point
     best = min(points, key=lambda p: p.held_out_nats if np.isfinite(p.held_out_nats) else np.inf)
     misfit = None if safe else WILD
-    if normal is not None and safe and is_beaten(best, normal):
+    if normal is not None and safe and not nothing_left and is_beaten(best, normal):
         misfit = beaten_by_normal(finished(normal, rows), finished(best, rows))
     return Fitted(
         [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,

@@ -64,8 +64,10 @@ class Marginal:
     mixture: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
 
-def find_marginal(x: Float[np.ndarray, " n"], *, edges: bool = True) -> Marginal:
-    """Return the shortest good description of a column; ``edges`` lets sharp ends be bounds.
+def find_marginal(x: Float[np.ndarray, " n"], *, edges: bool = True, positive: bool = True) -> Marginal:
+    """Return the shortest good description of a column.
+
+    ``edges`` lets sharp ends be bounds, and ``positive`` lets zero be one where no row is below.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -74,7 +76,7 @@ def find_marginal(x: Float[np.ndarray, " n"], *, edges: bool = True) -> Marginal
         >>> find_marginal(rng.standard_t(3, 4000)).kind, len(find_marginal(rng.normal(0, 1, 2000)).numbers)
         ('power_tails', 4)
     """
-    found = [m for low, high in _openings(x, edges) for m in _shaped(x, low, high)]
+    found = [m for low, high in _openings(x, edges, positive) for m in _shaped(x, low, high)]
     best = min(found, key=lambda m: m.price)
     return best if best.fits > NORMAL else min([best, *_modes(x)], key=_price)
 
@@ -83,7 +85,7 @@ def _price(marginal: Marginal) -> float:
     return marginal.price
 
 
-def _openings(x: np.ndarray, edges: bool) -> Iterator[tuple[float | None, float | None]]:
+def _openings(x: np.ndarray, edges: bool, positive: bool) -> Iterator[tuple[float | None, float | None]]:
     """The ends a variable may have: none, zero where it is positive, those that rows end sharply at."""
     low, high = sharp_ends(x) if edges else (None, None)
     if low is not None and high is not None:
@@ -92,9 +94,9 @@ def _openings(x: np.ndarray, edges: bool) -> Iterator[tuple[float | None, float 
     yield None, None
     if low is not None or high is not None:
         yield low, high
-    if x.min() > 0 and low != 0:
+    if positive and x.min() > 0 and low != 0:
         yield 0.0, None
-    if x.min() > 0 and x.max() < 1:
+    if positive and x.min() > 0 and x.max() < 1:
         yield 0.0, 1.0
 
 

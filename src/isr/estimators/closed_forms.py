@@ -139,29 +139,29 @@ def _ladder(x: Rows, dim: int, edges: bool) -> Iterator[Form]:
     yield Form("marginals", tuple(marginal_steps(alone, dim)), sum(m.price for m in alone))
     if x.shape[1] == 1:
         return
-    yield from _with_laws(x, alone, dim, edges)
+    yield from _with_laws(x, alone, dim)
     yield from _mixtures(x, dim, FEW_MODES)
-    yield from _with_laws(x, alone, dim, edges, search=True)
+    yield from _with_laws(x, alone, dim, search=True)
     as_logs = [m.low == 0 and m.high is None for m in alone]
     if any(as_logs):
         low = tuple(0.0 if log else None for log in as_logs)
         chart = Bounded((*low, *(None,) * (dim - len(low))), (None,) * dim)
         opened = np.where(as_logs, np.log(np.where(as_logs, x, 1.0)), x)
         alone = [
-            find_marginal(c, edges=edges) if log else m
+            find_marginal(c, edges=edges, positive=False) if log else m
             for c, log, m in zip(opened.T, as_logs, alone, strict=True)
         ]
-        forms = (_with_laws(opened, alone, dim, edges, search=search) for search in (False, True))
+        forms = (_with_laws(opened, alone, dim, search=search) for search in (False, True))
         for form in chain(_mixtures(opened, dim, FEW_MODES), *forms):
             price = form.price + float(np.sum(opened[:, as_logs]))
             yield Form(f"logarithms, {form.kind}", (chart, *form.steps), price)
     if x.shape[1] == 2:
         for kind, chart in _charts(x):
             seen, log_det = _mapped(chart, x, 2)
-            alone = [find_marginal(column, edges=edges) for column in seen.T]
+            alone = [find_marginal(column, edges=False, positive=False) for column in seen.T]
             price = -float(np.sum(log_det)) + np.log(len(x))
             plain = Form("marginals", tuple(marginal_steps(alone, dim)), sum(m.price for m in alone))
-            for form in chain([plain], _with_laws(seen, alone, dim, edges)):
+            for form in chain([plain], _with_laws(seen, alone, dim)):
                 yield Form(f"{kind}, {form.kind}", (chart, *form.steps), form.price + price)
     yield from _mixtures(x, dim, MOST_MODES, least=FEW_MODES + 1)
 
@@ -187,10 +187,11 @@ class _Given:
     gain: float
 
 
-def _with_laws(
-    x: Rows, alone: Sequence[Marginal], dim: int, edges: bool, *, search: bool = False
-) -> Iterator[Form]:
-    """Forms in which some variables follow laws of those before them: polynomials, or what a search finds."""
+def _with_laws(x: Rows, alone: Sequence[Marginal], dim: int, *, search: bool = False) -> Iterator[Form]:
+    """Forms in which some variables follow laws of those before them: polynomials, or what a search finds.
+
+    What a law leaves has no bounds: they would move with its constants, and shut out rows that were inside.
+    """
     if search and x.shape[1] > MOST_SEARCHED:
         return
     names = [str(s) for s in input_symbols(x.shape[1])]
@@ -199,12 +200,13 @@ def _with_laws(
         for place, i in enumerate(order[1:], 1):
             laws[i] = _given(x, i, order[:place], names, search=search)
         if any(laws):
-            yield _form_of(x, laws, order, alone, dim, edges)
+            yield _form_of(x, laws, order, alone, dim)
 
 
-def _form_of(x: Rows, laws: Sequence[_Given | None], order: Sequence[int], alone: Sequence[Marginal], dim: int,
-             edges: bool) -> Form:  # fmt: skip
-    marginals = [m if g is None else _unscaled(find_marginal(g.residual, edges=edges))
+def _form_of(
+    x: Rows, laws: Sequence[_Given | None], order: Sequence[int], alone: Sequence[Marginal], dim: int
+) -> Form:
+    marginals = [m if g is None else _unscaled(find_marginal(g.residual, edges=False, positive=False))
                  for m, g in zip(alone, laws, strict=True)]  # fmt: skip
     price = sum(m.price for m in marginals) + sum(g.cost for g in laws if g is not None)
     return Form("laws", (_triangular(laws, order, dim), *marginal_steps(marginals, dim)), price)

@@ -124,7 +124,13 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     chosen = fair[choose([front[i] for i in fair], rule, n_rows=len(rows.train))]
     polished = Polished.as_it_is(front[chosen])
     if plan.is_sparse and not front[chosen].is_network and not monitor.should_stop():
-        polished = pipeline.polish(front[chosen], _criterion(rows, monitor), snapping=plan.training.snap)
+        point = front[chosen]
+        is_known = point is normal or any(point is other for other in closed)
+        criterion = _criterion(_all_rows(rows) if is_known else rows, monitor)
+        polished = pipeline.polish(point, criterion, snapping=plan.training.snap)
+        if is_known:  # held-out rows have helped to settle its constants, so they judge it no more
+            figures = {n: getattr(point, n) for n in ("train_nats", "held_out_nats", "held_out_rows")}
+            polished = polished._replace(point=replace(polished.point, **figures))
     front[chosen] = polished.point
     best = min(points, key=lambda p: p.held_out_nats if np.isfinite(p.held_out_nats) else np.inf)
     misfit = None if safe else WILD
@@ -159,6 +165,14 @@ def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
         if form is forms[0] and form.is_short and not stop():
             points += pipeline.refine([points[0].model], criterion, monitor).points
     return [point for point in points if np.isfinite(point.held_out_nats)]
+
+
+def _all_rows(rows: Rows) -> Rows:
+    """Return the same with the held-out rows among those that are fitted to."""
+    x, log_det = (
+        np.concatenate([getattr(p, n) for p in (rows.train, rows.held_out)]) for n in ("x", "log_det")
+    )
+    return replace(rows, train=replace(rows.train, x=x, log_det=log_det))
 
 
 def _is_explained(flow: Flow, rows: Rows) -> bool:

@@ -181,6 +181,10 @@ def _exactly(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return of
 
 
+_OF_PRIMITIVES = (
+    "number_of_logistic", "number_of_gumbel", "gumbel_of_number", "number_of_laplace", "mixture_number",
+    "mixture_quantile",
+)  # fmt: skip
 # Functions that stay whole, by the name JAX knows them by, with what they are on numbers.
 WHOLE: dict[str, Callable[..., Any]] = {
     "sin2pi": lambda g: np.sin(2 * np.pi * g),
@@ -191,12 +195,7 @@ WHOLE: dict[str, Callable[..., Any]] = {
     "ndtri": special.ndtri,
     "log_ndtr": special.log_ndtr,
     "log_cosh": lambda w: np.logaddexp(w, -w) - np.log(2),
-    **{
-        name: _exactly(getattr(primitives, name))
-        for name in ("number_of_logistic", "number_of_gumbel", "gumbel_of_number", "number_of_laplace")
-    },
-    "mixture_number": _exactly(primitives.mixture_number),
-    "mixture_quantile": _exactly(primitives.mixture_quantile),
+    **{name: _exactly(getattr(primitives, name)) for name in _OF_PRIMITIVES},
     "logaddexp": np.logaddexp,
     "sigmoid": special.expit,
     "sin": np.sin,
@@ -205,7 +204,7 @@ WHOLE: dict[str, Callable[..., Any]] = {
 }
 # Elementary functions of one argument: JAX's name, and what they are on numbers.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "exp": np.exp, "log": np.log, "log1p": np.log1p, "expm1": np.expm1, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "logistic": special.expit, "erf": special.erf,
     "erfc": special.erfc, "erf_inv": special.erfinv, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil,
@@ -262,10 +261,6 @@ def _where(graph: Graph, condition: Any, otherwise: Value, then: Value) -> Value
     return then if then is otherwise or then == otherwise else graph.node("where", condition, then, otherwise)
 
 
-def _divided(graph: Graph, a: Value, b: Value) -> Value:
-    return graph.multiply(a, graph.power(b, Fraction(-1)))
-
-
 def _power(graph: Graph, a: Value, b: Value) -> Value:
     if not isinstance(b, Node):
         return graph.power(a, b)
@@ -275,13 +270,6 @@ def _power(graph: Graph, a: Value, b: Value) -> Value:
 def elementwise(name: str, params: dict[str, Any]) -> tuple[Callable[..., Any], Callable[..., Value]] | None:
     """What a step does to numbers and to values of a graph, element by element."""
     if name in FUNCTIONS:
-        if name == "log1p":
-            return (
-                np.log1p,
-                lambda g, a: g.node("log", g.add(1.0, a)) if isinstance(a, Node) else float(np.log1p(a)),
-            )
-        if name == "expm1":
-            return np.expm1, lambda g, a: g.add(-1.0, _function("exp", np.exp)(g, a))
         return FUNCTIONS[name], _function(name, FUNCTIONS[name])
     if name in COMPARISONS:
         return COMPARISONS[name], _function(name, COMPARISONS[name])
@@ -294,11 +282,13 @@ def elementwise(name: str, params: dict[str, Any]) -> tuple[Callable[..., Any], 
 
 
 _ARITHMETIC: dict[str, tuple[Callable[..., Any], Callable[..., Value]]] = {
+    "log1p": (np.log1p, lambda g, a: _function("log", np.log)(g, g.add(1.0, a))),
+    "expm1": (np.expm1, lambda g, a: g.add(-1.0, _function("exp", np.exp)(g, a))),
     "add": (np.add, Graph.add),
     "add_any": (np.add, Graph.add),
     "sub": (np.subtract, lambda g, a, b: g.add(a, g.sum(((-1.0, b),)))),
     "mul": (np.multiply, Graph.multiply),
-    "div": (np.divide, _divided),
+    "div": (np.divide, lambda g, a, b: g.multiply(a, g.power(b, Fraction(-1)))),
     "neg": (np.negative, lambda g, a: g.sum(((-1.0, a),))),
     "square": (np.square, lambda g, a: g.power(a, Fraction(2))),
     "sqrt": (np.sqrt, lambda g, a: g.power(a, Fraction(1, 2))),
@@ -381,13 +371,7 @@ SHAPES: dict[str, Callable[[list[Any], dict[str, Any]], list[Any]]] = {
 def moved(step: Any, values: list[Any]) -> list[Any] | None:
     """The result of a step that only moves values about, such as a gather: found by moving their numbers."""
     floats = [np.issubdtype(v.aval.dtype, np.floating) for v in step.invars]
-    if step.primitive.name not in (
-        "gather",
-        "scatter",
-        "dynamic_slice",
-        "dynamic_update_slice",
-        "pad",
-    ):
+    if step.primitive.name not in ("gather", "scatter", "dynamic_slice", "dynamic_update_slice", "pad"):
         return None
     if any(is_symbolic(v) for v, is_float in zip(values, floats, strict=True) if not is_float):
         return None

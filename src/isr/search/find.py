@@ -17,11 +17,12 @@ from isr.search.problem import Problem, outer
 from isr.search.reductions import reductions
 from isr.search.rows import MOST_ROWS, Data
 from isr.search.surrogate import lack_of_fit
+from isr.search.tidy import tidied
 from isr.search.units import judge_of
 
 FUNCTIONS = frozenset("sqrt reciprocal exp log sin cos tan asin acos atan sinh cosh tanh sigmoid abs".split())
 """What a law may call unless it is restricted."""
-KEPT = 8
+KEPT, TIDIED = 8, 3
 DEEPEST = 6
 # Nats of a law that may end the search, and the level of the test that it passes.
 SHORT, PASSED = 30.0, 0.01
@@ -261,7 +262,8 @@ def _finished(pool: Pool, data: Data, ends: float) -> list[Candidate]:
         if final and time.monotonic() > ends:
             break
         plain = replace(candidate, expression=without_idle_abs(candidate.expression, pool.data))
-        refitted = fitted(data, snapped(pool.data, eliminated(pool.data, plain)).expression)
+        simple = snapped(pool.data, eliminated(pool.data, plain)).expression
+        refitted = fitted(data, tidied(simple, pool.data) if len(final) < TIDIED else simple)
         if refitted is not None:
             final.append(with_errors(data, refitted))
     return final

@@ -1,0 +1,80 @@
+"""The shortest way to write a law: the forms that algebra knows, judged by the price of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import sympy
+
+from isr.search.candidates import price, size
+from isr.search.evaluate import opened, with_constants
+from isr.search.rows import Data
+
+# Algebra of longer laws takes long and seldom helps.
+LARGEST = 120
+SAME = 1e-9
+ROUNDS = 3
+
+
+def tidied(law: sympy.Expr, data: Data) -> sympy.Expr:
+    """Return the shortest form of a law that has its values in all rows.
+
+    Example:
+        >>> from isr.search.formula import parse
+        >>> x = np.random.default_rng(0).uniform(1, 2, size=(50, 2))
+        >>> data = Data.of(["s", "k"], x, x[:, 0], None, None)
+        >>> tidied(parse("s/(k*(1 + s/k))", ["s", "k"]), data)
+        s/(k + s)
+    """
+    if size(law) > LARGEST:
+        return law
+    best, values, n = law, opened(law, data.symbols).values(data.columns), len(data.y)
+    for _ in range(ROUNDS):
+        before = best
+        for form in _forms(before, data):
+            if price(form, n) < price(best, n) and _agrees(form, values, data):
+                best = form
+        if best == before:
+            break
+    return best.replace(lambda e: e.is_Mul and e.args[0] == -1 and e.args[-1].is_Add, sympy.expand_mul)
+
+
+def _forms(law: sympy.Expr, data: Data) -> Iterator[sympy.Expr]:
+    """The law after each of the rules, its decimal numbers kept as symbols meanwhile."""
+    numbers = [sympy.Float(c) for c in opened(law, data.symbols).constants]
+    held = [sympy.Symbol(f"number_{i}", real=True) for i in range(len(numbers))]
+    whole, back = with_constants(law, held), dict(zip(held, numbers, strict=True))
+    for rule in _RULES:
+        with suppress(sympy.PolynomialError, NotImplementedError, ZeroDivisionError, AttributeError):
+            yield from (form.xreplace(back) for form in rule(whole))
+
+
+def _partial(law: sympy.Expr) -> Iterator[sympy.Expr]:
+    if law.is_rational_function():
+        for name in sorted(law.free_symbols, key=str):
+            yield sympy.apart(sympy.cancel(law), name)
+
+
+def _once(rule: Callable[[sympy.Expr], sympy.Expr]) -> Callable[[sympy.Expr], list[sympy.Expr]]:
+    return lambda law: [rule(law)]
+
+
+_RULES: tuple[Callable[[sympy.Expr], Any], ...] = (
+    _once(sympy.expand_mul),
+    _once(sympy.expand),
+    _once(lambda e: sympy.cancel(sympy.together(e))),
+    _once(sympy.factor),
+    _once(lambda e: sympy.expand_log(e, force=True)),
+    _once(lambda e: sympy.logcombine(sympy.expand_mul(e), force=True)),
+    _once(sympy.powsimp),
+    _once(sympy.factor_terms),
+    _partial,
+)
+
+
+def _agrees(form: sympy.Expr, values: np.ndarray, data: Data) -> bool:
+    other = opened(form, data.symbols).values(data.columns)
+    return bool(np.max(np.abs(other - values)) <= SAME * np.max(np.abs(values)))

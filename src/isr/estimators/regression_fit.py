@@ -26,6 +26,7 @@ from isr.estimators.status import DivergedError
 from isr.formulas import canonical
 from isr.formulas.canonical import input_symbols, network_expressions
 from isr.formulas.front import choose, pareto
+from isr.formulas.guards import without_idle_guards
 from isr.tables.tables import split_rows
 from isr.training.workers import keep_compiled_programs
 
@@ -83,6 +84,7 @@ def fit_regression(samples: Samples, library: Library, n_layers: int, plan: Plan
             front[chosen], _in_y_units(criterion, y_scale), snapping=plan.training.snap
         )
         front[chosen] = polished.point
+        front = [replace(p, model=without_idle_guards(p.model, samples.x)) for p in front]
         return Fitted(front, chosen, polished.errors, polished.labels, trained.population, len(split.train))
 
 

@@ -1,0 +1,81 @@
+"""The search finds laws of many kinds, whatever the scale, and no longer ones than the rows ask for."""
+
+import time
+
+import numpy as np
+import pytest
+import sympy
+
+from isr.search import find_laws
+from isr.search.evaluate import opened, symbol
+from isr.search.levenberg import covariance, refit
+
+A, B, C = (symbol(n) for n in "abc")
+LAWS = {
+    "power": 2 * A * sympy.sqrt(B) / C,
+    "sum of monomials": A * B**2 / 2 + 3 * C,
+    "ratio": (A + B) / (1 + A * B),
+    "root of a sum": sympy.sqrt(A**2 + B**2),
+    "factor that changes sign": -A * B * sympy.cos(2 * C),
+    "exponential of a ratio": A * sympy.exp(-B / C),
+    "difference": A / (B - 4 * C) ** 2,
+    "sines of sums": A + sympy.sin(B) + sympy.sin(B + C) / 2,
+}
+
+
+def rows(n=400, seed=0):
+    return np.random.default_rng(seed).uniform(1, 3, size=(n, 3))
+
+
+def values(law, x):
+    return opened(law, (A, B, C)).values(list(x.T))
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
+def test_an_exact_law_is_found_exactly(law):
+    x = rows()
+    found = find_laws(x, values(law, x), ["a", "b", "c"], max_time=300)
+    fresh = rows(seed=1)
+    np.testing.assert_allclose(values(found.best.expression, fresh), values(law, fresh), rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+def test_under_noise_the_law_is_no_longer_than_the_truth(noise):
+    x = rows(300)
+    y = x[:, 0] * x[:, 1] ** 2 / 2
+    y = y + noise * y.std() * np.random.default_rng(1).normal(size=300)
+    assert find_laws(x, y, ["a", "b", "c"], max_time=300).best.expression == A * B**2 / 2
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e12])
+def test_units_of_any_size_change_nothing(scale):
+    x = rows() * scale
+    best = find_laws(x, 3 * x[:, 0] / x[:, 1] + x[:, 2] / scale, ["a", "b", "c"], max_time=300).best
+    assert best.residual_sd < 1e-9
+
+
+def test_whole_columns_with_zeros_and_repeated_columns_do_no_harm():
+    x = np.random.default_rng(0).integers(0, 9, size=(300, 2)).astype(float)
+    x = np.column_stack([x, x[:, 0]])
+    best = find_laws(x, x[:, 0] ** 2 + 3 * x[:, 1], ["a", "b", "c"], max_time=300).best
+    assert best.residual_sd < 1e-9
+
+
+def test_time_is_kept():
+    x, began = rows(1000), time.monotonic()
+    noise = np.random.default_rng(1).normal(size=1000)
+    find_laws(x, np.sin(7 * x[:, 0] * x[:, 1]) + x[:, 2] ** 3 * noise, ["a", "b", "c"], max_time=3)
+    assert time.monotonic() - began < 15
+
+
+def test_derivatives_and_covariance_are_those_of_least_squares():
+    x = rows()
+    law = opened(1.5 * A + 0.7 * B, (A, B, C))
+    noise = np.random.default_rng(2).normal(size=400)
+    constants, _ = refit(law, list(x.T), 2 * x[:, 0] + x[:, 1] + noise, np.ones(400))
+    matrix = x[:, :2]
+    np.testing.assert_allclose(
+        np.sort(constants[0]), np.sort(np.linalg.lstsq(matrix, 2 * x[:, 0] + x[:, 1] + noise)[0])
+    )
+    own = covariance(law, list(x.T), np.ones(400), constants[0])
+    np.testing.assert_allclose(np.sort(np.diag(own)), np.sort(np.diag(np.linalg.inv(matrix.T @ matrix))))

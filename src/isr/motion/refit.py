@@ -21,6 +21,7 @@ Start = str | int
 LEAST_NOISE = 1e-7
 # Anscombe's: what makes the noise of small counts about constant.
 SHIFT, LEAST_MEAN = 3 / 8, 1e-9
+N_DAMPINGS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,89 +198,107 @@ def refit(
 ) -> Fit:  # fmt: skip
     """Return the constants that fit best, found from ``theta`` and ``start`` (channels first)."""
     with np.errstate(all="ignore"):
-        return _refit(system, theta, start, series, modes, steps, iterations, tolerance, hopeless)
+        return _refit(
+            _Problem(system, series, tuple(modes), steps), theta, start, iterations, tolerance, hopeless
+        )
+
+
+@dataclass(eq=False)
+class _Linear:
+    """Residuals to first order: by constants and shared first states, and by free ones, which are eliminated."""
+
+    jac: np.ndarray
+    res: np.ndarray
+    basis: np.ndarray | None
+    upper: np.ndarray | None
+    normal: np.ndarray = field(init=False)
+    gradient: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        left, rest = self.jac, self.res
+        if self.basis is not None:
+            left = left - self.basis @ (self.basis.transpose(0, 2, 1) @ left)
+            along = np.einsum("nrf,nr->nf", self.basis, rest)
+            rest = rest - np.einsum("nrf,nf->nr", self.basis, along)
+        flat = left.reshape(rest.size, left.shape[2])
+        self.normal, self.gradient = flat.T @ flat, flat.T @ rest.reshape(-1)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether there is a step at all."""
+        return bool(np.isfinite(self.normal).all() and np.isfinite(self.gradient).all())
+
+    def step(self, damping: float) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the damped step of constants and shared states, and that of free states, a row per trajectory."""
+        size = np.sqrt(np.maximum(np.diag(self.normal), 1e-300))
+        step = size
+        if len(size):
+            scaled = self.normal / np.outer(size, size) + damping * np.eye(len(size))
+            step = np.linalg.lstsq(scaled, self.gradient / size, rcond=1e-14)[0] / size
+        if self.basis is None or self.upper is None:
+            return step, None
+        inner = np.einsum("nrf,nr->nf", self.basis, self.res - self.jac @ step)
+        ridge = 1e-10 * np.max(np.abs(self.upper)) * np.eye(self.upper.shape[1])
+        return step, np.linalg.solve(self.upper + ridge, inner[..., None])[..., 0]
+
+
+def _linear(p: _Problem, theta: np.ndarray, start: np.ndarray, free: list[int], shared: list[int]) -> _Linear:
+    u, slopes = p.system.sensitivities(theta, start, p.series.times, p.series.x, p.steps)
+    r, q = p.residuals(u), len(theta)
+    weights = np.where(p.seen, 1 / p.sigma(r)[:, None, None], 0.0)
+    slopes, n = slopes * (p.slope(u) * weights)[:, None], r.shape[2]
+
+    def rows(columns: list[int]) -> np.ndarray:
+        chosen = slopes[:, columns].transpose(3, 0, 2, 1).reshape(n, r.size // n, len(columns))
+        return np.nan_to_num(chosen, posinf=0, neginf=0)
+
+    res = (np.nan_to_num(r) * weights).transpose(2, 0, 1).reshape(n, -1)
+    jac = rows([*range(q), *(q + a for a in shared)])
+    if not free:
+        return _Linear(jac, res, None, None)
+    own = rows([q + a for a in free])
+    basis, upper = np.linalg.qr(own + 1e-12 * np.random.default_rng(0).normal(size=own.shape))
+    return _Linear(jac, res, basis, upper)
 
 
 def _refit(
-    system: System, theta: np.ndarray, start: np.ndarray, series: Series, modes: Sequence[Start], steps: int,
-    iterations: int, tolerance: float, hopeless: float,
-) -> Fit:  # fmt: skip
-    p = _Problem(system, series, tuple(modes), steps)
+    p: _Problem, theta: np.ndarray, start: np.ndarray, iterations: int, tolerance: float, hopeless: float
+) -> Fit:
+    def left(theta: np.ndarray, start: np.ndarray) -> np.ndarray:
+        return p.residuals(p.system.solve(theta, start, p.series.times, p.series.x, p.steps))
+
     theta, start = np.array(theta, float), np.array(start, float)
-    times, x = series.times, series.x
-    loss = p.loss(p.residuals(system.solve(theta, start, times, x, steps)))
-    damping, q = 1e-3, len(theta)
-    free = [a for a, m in enumerate(modes) if m == "free"]
-    shared = [a for a, m in enumerate(modes) if m == "shared"]
+    loss, damping, q = p.loss(left(theta, start)), 1e-3, len(theta)
+    free = [a for a, m in enumerate(p.modes) if m == "free"]
+    shared = [a for a, m in enumerate(p.modes) if m == "shared"]
     normal = np.eye(q + len(shared))
     for number in range(iterations if np.isfinite(loss) else 0):
-        u, slopes = system.sensitivities(theta, start, times, x, steps)
-        r = p.residuals(u)
-        w = np.where(p.seen, 1 / p.sigma(r)[:, None, None], 0.0)
-        r, slopes = np.nan_to_num(r), slopes * p.slope(u)[:, None]
-        n = r.shape[2]
-        jac = np.concatenate([slopes[:, :q], slopes[:, [q + a for a in shared]]], axis=1) * w[:, None]
-        jac = np.nan_to_num(
-            jac.transpose(3, 0, 2, 1).reshape(n, r.size // n, q + len(shared)), posinf=0, neginf=0
-        )
-        res = (r * w).transpose(2, 0, 1).reshape(n, -1)
-        left, rest = jac, res
-        if free:
-            own = np.nan_to_num(
-                (slopes[:, [q + a for a in free]] * w[:, None]).transpose(3, 0, 2, 1), posinf=0, neginf=0
-            )
-            own = own.reshape(n, -1, len(free))
-            basis, upper = np.linalg.qr(own + 1e-12 * np.random.default_rng(0).normal(size=own.shape))
-            left = jac - basis @ (basis.transpose(0, 2, 1) @ jac)
-            rest = res - np.einsum("nrf,nf->nr", basis, np.einsum("nrf,nr->nf", basis, res))
-        flat, flat_rest = left.reshape(r.size, q + len(shared)), rest.reshape(-1)
-        normal, gradient = flat.T @ flat, flat.T @ flat_rest
-        if not (np.isfinite(normal).all() and np.isfinite(gradient).all()):
-            normal, loss = np.eye(len(normal)), np.inf
+        linear = _linear(p, theta, start, free, shared)
+        if not linear.is_finite:
+            loss = np.inf
             break
-        size = np.sqrt(np.maximum(np.diag(normal), 1e-300))
-        accepted = False
-        for _ in range(5):
-            scaled = normal / np.outer(size, size) + damping * np.eye(len(size))
-            step = np.linalg.lstsq(scaled, gradient / size, rcond=1e-14)[0] / size if len(size) else size
-            new_start = start.copy()
-            for k, a in enumerate(shared):
-                new_start[a] += step[q + k]
-            if free:
-                inner = np.einsum("nrf,nr->nf", basis, res - jac @ step)
-                move = np.linalg.solve(
-                    upper + 1e-10 * np.max(np.abs(upper)) * np.eye(len(free)), inner[..., None]
-                )[..., 0]
+        normal = linear.normal
+        for _ in range(N_DAMPINGS):
+            step, move = linear.step(damping)
+            new_theta, new_start = theta + step[:q], start.copy()
+            new_start[shared] += step[q:, None]
+            if move is not None:
                 new_start[free] += move.T
-            new_theta = theta + step[:q]
-            new_loss = p.loss(p.residuals(system.solve(new_theta, new_start, times, x, steps)))
+            new_loss = p.loss(left(new_theta, new_start))
             if new_loss < loss:
-                accepted = True
                 break
             damping = max(damping, 1e-6) * 8
-        if not accepted:
+        else:
             break
         gain, loss = loss - new_loss, new_loss
         theta, start, damping = new_theta, new_start, damping / 5
         if number >= 3 and loss - 10 * gain > hopeless:
             break
-        if gain < tolerance * p.seen.sum() ** 0.5 * 1e-1 + 1e-9 * abs(loss):
+        if gain < 0.1 * tolerance * p.seen.sum() ** 0.5 + 1e-9 * abs(loss):
             break
-    r = p.residuals(system.solve(theta, start, times, x, steps))
-    n_values = int(p.seen.sum())
-    with np.errstate(all="ignore"):
-        errors = np.sqrt(np.maximum(np.diag(np.linalg.pinv(normal)), 0))[:q]
-    n_free = q + len(shared) + len(free) * r.shape[2]
+    errors = np.sqrt(np.maximum(np.diag(np.linalg.pinv(normal)), 0))[:q]
+    n_values, n_free = int(p.seen.sum()), q + len(shared) + len(free) * start.shape[1]
+    sigma = p.sigma(left(theta, start))
     return Fit(
-        system,
-        theta,
-        start,
-        p.sigma(r),
-        loss / n_values,
-        n_values,
-        n_free,
-        errors,
-        steps,
-        series,
-        tuple(modes),
+        p.system, theta, start, sigma, loss / n_values, n_values, n_free, errors, p.steps, p.series, p.modes
     )

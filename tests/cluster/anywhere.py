@@ -47,6 +47,7 @@ def check_restarts(n_shares: int, **away: Any) -> None:
 
     def fitted():
         return isr.SymbolicFlow(
+            charts=(),
             n_layers=1,
             training=isr.Training(
                 Effort(60, 0, 0), n_restarts=n_shares, n_jobs=n_shares, penalty=None, verbose=True

@@ -37,7 +37,10 @@ def _all_of_it(n_layers, folder):
         "library": ("id", "square"),
     }
     flow = isr.SymbolicFlow(
-        n_blocks=1, training=isr.Training(Effort(300, 300, 100), n_restarts=2, verbose=False), **shape
+        charts=(),
+        n_blocks=1,
+        training=isr.Training(Effort(300, 300, 100), n_restarts=2, verbose=False),
+        **shape,
     ).fit(x)
     flow.sample(10)
     inverse = isr.ConditionalISR(

@@ -71,6 +71,7 @@ def test_standard_rows_do_not_depend_on_the_unit(exponent):
 
 def fitted(rows):
     return isr.SymbolicFlow(
+        charts=(),
         n_layers=1,
         training=isr.Training(Effort(60, 0, 0), n_restarts=1, penalty=None, verbose=False),
         random_state=0,

@@ -88,7 +88,7 @@ def test_an_interrupted_fit_says_it_was_stopped():
     timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.warns(ConvergenceWarning, match="stopped by SIGINT"):
-        model = isr.SymbolicFlow(training="thorough", random_state=0).fit(rows)
+        model = isr.SymbolicFlow(charts=(), training="thorough", random_state=0).fit(rows)
     assert "stopped by SIGINT" in model.status_.reason
 
 

@@ -128,6 +128,7 @@ def test_a_density_of_rows_on_disk_is_found(tmp_path, monkeypatch):
     x = rng.normal(size=(10_000, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
     np.save(tmp_path / "rows.npy", x)
     model = isr.SymbolicFlow(
+        charts=(),
         n_layers=1,
         training=isr.Training(Effort(1500, 0, 0), n_restarts=1, penalty=None, verbose=False),
         random_state=0,

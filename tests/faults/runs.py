@@ -85,6 +85,7 @@ def fit_flow(folder: str) -> None:
     population.CHECKPOINT_SECONDS = -1.0
     x = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
     model = isr.SymbolicFlow(
+        charts=(),
         n_layers=1,
         training=isr.Training(
             Effort(400, 400, 100), n_restarts=2, verbose=False, checkpoint=Path(folder) / "fit.checkpoint"

@@ -302,6 +302,7 @@ def test_a_built_in_primitive_that_the_c_code_lacks_is_trained_by_xla(monkeypatc
     x = np.random.default_rng(0).normal(size=(100, 2))
     training = Training(Effort(20, 0, 0), penalty=None, n_restarts=1, verbose=False)
     model = SymbolicFlow(
+        charts=(),
         n_layers=1, library={"constant": 1, "bump": 1}, training=training, random_state=0
     ).fit(x)  # fmt: skip
     assert np.isfinite(model.score_samples(x)).all()

@@ -21,7 +21,7 @@ from isr.problems.laws import LAWS
 law = LAWS[sys.argv[1]]
 library = {"constant": 1, "id": 1, "square": 1, **{name: 1 for name in law.primitives}}
 training = isr.Training("quick", n_restarts=4, verbose=False)
-model = isr.SymbolicFlow(law.n_blocks, 1, library=library, training=training, random_state=0)
+model = isr.SymbolicFlow(law.n_blocks, 1, charts=(), library=library, training=training, random_state=0)
 equations = model.fit(law.sample(10_000, 0)).expressions_
 print(isr.native.status().split(":")[0])
 for latent in equations.composed().outputs:

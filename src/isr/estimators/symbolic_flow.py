@@ -69,7 +69,8 @@ class FlowModel(EquationModel):
         self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
         task = FlowTask(
             pairs, self._architectures(x.n_columns), joint=self._joint, stream=stream,
-            closed=self._closed and self.charts == "auto", edges=self.bounds is None,
+            closed=self._closed and self.charts == "auto" and getattr(self, "transformer", None) is None,
+            edges=self.bounds is None,
         )  # fmt: skip
         fit = fit_ensemble if self._training().ensemble else fit_flow
         self._run(partial(fit, task), n_train, sparse=task.architectures[0].subnet == "eql", peak=self._peak)
@@ -151,7 +152,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         mixing: Between blocks: a fixed ``"permutation"``, a learned ``"linear"`` map, or ``"none"``.
         charts: ``"auto"`` lets forms compete that need no training: marginals, laws of variables given others,
             mixtures, polar coordinates, spirals. Or charts that couplings are trained in, such as ``("polar",)``,
-            ``("split",)`` or ``()``, and nothing else.
+            ``("split",)`` or ``()``, and nothing else; so it is with a transformer.
         bounds: Box that x lies in: mapping or list of ``(low, high)``, None for an open end. Left out, sharp ends of
             the rows may become bounds, which `status_` then tells; ``{}`` leaves every variable open.
         units: Unit of a variable, by name.

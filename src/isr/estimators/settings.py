@@ -74,8 +74,9 @@ SIZES = {
 }
 # Strengths of the penalty, one for each copy of a restart.
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)
-# A dense fit lowers its learning rate after so many steps without a better held-out loss, and so many epochs at least.
-PATIENCE, LEAST_PATIENCE = 500, 5
+# A dense fit lowers its learning rate after so many steps without a better held-out loss, and at least so many epochs
+# and such a share of all.
+PATIENCE, LEAST_PATIENCE, PATIENCE_SHARE = 500, 5, 0.05
 # Share of a dense fit's weights that a step takes away, in units of the learning rate and per row: a normal prior.
 DECAY = 1000.0
 # Fewer steps than this a compiled call would leave most of the time to Python.
@@ -190,9 +191,10 @@ def make_schedule(
         return int(np.ceil(n / per_epoch))
 
     if not sparse or penalty is None:
-        phases = (Phase("train", epochs(steps.warm + steps.sparsify), steps.peak, steps.peak / 10,
-                        patience=max(LEAST_PATIENCE, epochs(PATIENCE)), decay=min(3.0, DECAY / n_rows)),
-                  Phase("sparsify", 0), Phase("refit", 0))  # fmt: skip
+        n = epochs(steps.warm + steps.sparsify)
+        patience = max(LEAST_PATIENCE, epochs(PATIENCE), int(PATIENCE_SHARE * n))
+        train = Phase("train", n, steps.peak, 1e-5, patience=patience, decay=min(3.0, DECAY / n_rows))
+        phases = (train, Phase("sparsify", 0), Phase("refit", 0))
         return Schedule(phases, (0.0,), threshold=0.0, **common)
     phases = (
         Phase("warm up", epochs(steps.warm), steps.peak, steps.peak / 3),

@@ -110,7 +110,8 @@ def plan(program: Program, language: Language, n_outputs: int | None = None) -> 
     printer = language.printer(program, names)
     bounds = program.bounds or ((None, None),) * len(program.outputs)
     held = tuple(_held(e, *b) for e, b in zip(program.outputs, bounds, strict=True))
-    program = without_dead_code(replace(program, outputs=held[:n_outputs]))
+    kept = replace(program, outputs=held[:n_outputs])
+    program = without_dead_code(kept) if len(kept.outputs) < len(held) else kept
     lines: list[Line] = []
     for assignment in program.assignments:
         reads = frozenset(names[s] for s in _symbols(assignment.value))

@@ -27,7 +27,7 @@ from isr.equations.code.plan import LANGUAGES, Language, plan, wrapped
 from isr.equations.code.printers import number
 from isr.equations.graph import WHOLE
 from isr.equations.print.text import legend
-from isr.equations.program import Program
+from isr.equations.program import Program, without_dead_code
 
 if TYPE_CHECKING:
     from isr.equations.expressions import Expressions
@@ -126,7 +126,9 @@ def _of_regressor(equations: Expressions, language: Language) -> dict[str, Any]:
     """What a template needs of a regressor: a plan for each output."""
     program = equations.forward
     single = (
-        replace(program, outputs=(output,), output_symbols=(symbol,), bounds=(), log_det=sympy.S.Zero)
+        without_dead_code(
+            replace(program, outputs=(output,), output_symbols=(symbol,), bounds=(), log_det=sympy.S.Zero)
+        )
         for output, symbol in zip(program.outputs, program.output_symbols, strict=True)
     )
     whole = replace(language, longest=None)

@@ -98,6 +98,9 @@ def posterior(
         table(rows)
         if one.map_note:
             say(f"no densest point (map): {one.map_note}")
+        known = _of_law(one)
+        if known:
+            say("; ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in known.items()))
     for path in (out, plot):
         if path is not None:
             say(f"written: {path}")

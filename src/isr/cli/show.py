@@ -49,6 +49,9 @@ def show(
 
 def describe(bundle: Bundle, direction: str) -> None:
     """Print what a model is, its equations in one direction and its front."""
+    if bundle.sections:
+        describe_laws(bundle)
+        return
     equations = bundle.expressions
     errors = errors_of(bundle)
     lines = equations.text(direction, unicode=True, errors=errors)
@@ -63,7 +66,7 @@ def describe(bundle: Bundle, direction: str) -> None:
 
 def describe_laws(bundle: Bundle) -> None:
     """Print what an `Inversion` found."""
-    typer.echo(bundle.title)
+    say(bundle.title)
     for title, text in bundle.sections:
         heading(title)
         indented(text)

@@ -263,7 +263,9 @@ def _finished(pool: Pool, data: Data, ends: float) -> list[Candidate]:
             break
         plain = replace(candidate, expression=without_idle_abs(candidate.expression, pool.data))
         simple = snapped(pool.data, eliminated(pool.data, plain)).expression
-        refitted = fitted(data, tidied(simple, pool.data) if len(final) < TIDIED else simple)
+        if len(final) < TIDIED:
+            simple = without_idle_abs(tidied(simple, pool.data), pool.data)
+        refitted = fitted(data, simple)
         if refitted is not None:
             final.append(with_errors(data, refitted))
     return final

@@ -58,6 +58,14 @@ def _partial(law: sympy.Expr) -> Iterator[sympy.Expr]:
             yield sympy.apart(sympy.cancel(law), name)
 
 
+def _half_angles(law: sympy.Expr) -> sympy.Expr:
+    """Squares of sines in place of cosines of twice an angle."""
+    return law.replace(
+        lambda e: isinstance(e, sympy.cos),
+        lambda e: sympy.expand(1 - 2 * sympy.sin(sympy.expand(e.args[0] / 2)) ** 2),
+    )
+
+
 def _once(rule: Callable[[sympy.Expr], sympy.Expr]) -> Callable[[sympy.Expr], list[sympy.Expr]]:
     return lambda law: [rule(law)]
 
@@ -70,6 +78,7 @@ _RULES: tuple[Callable[[sympy.Expr], Any], ...] = (
     _once(lambda e: sympy.expand_log(e, force=True)),
     _once(lambda e: sympy.logcombine(sympy.expand_mul(e), force=True)),
     _once(sympy.powsimp),
+    _once(_half_angles),
     _once(sympy.factor_terms),
     _partial,
 )

@@ -14,13 +14,8 @@ from jaxtyping import Array, Float
 
 from isr.bijections.affine import LOG_SQRT_2PI
 from isr.bijections.bijection import AbstractBijection, Mapped, Vector
-from isr.bijections.primitives import (
-    gumbel_of_number,
-    log_cosh,
-    number_of_gumbel,
-    number_of_laplace,
-    number_of_logistic,
-)
+from isr.bijections.primitives import log_cosh
+from isr.bijections.probits import gumbel_of_number, number_of_gumbel, number_of_laplace, number_of_logistic
 
 Pair = tuple[Any, Any]
 

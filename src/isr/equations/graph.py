@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from scipy import special
 
-from isr.bijections import primitives
+from isr.bijections import probits
 
 # Sums of at most so many terms are merged into sums that read them; longer ones stay as they are.
 SHORT_SUM = 6
@@ -181,7 +181,7 @@ def _exactly(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return of
 
 
-_OF_PRIMITIVES = (
+_PROBITS = (
     "number_of_logistic", "number_of_gumbel", "gumbel_of_number", "number_of_laplace", "mixture_number",
     "mixture_quantile",
 )  # fmt: skip
@@ -195,7 +195,7 @@ WHOLE: dict[str, Callable[..., Any]] = {
     "ndtri": special.ndtri,
     "log_ndtr": special.log_ndtr,
     "log_cosh": lambda w: np.logaddexp(w, -w) - np.log(2),
-    **{name: _exactly(getattr(primitives, name)) for name in _OF_PRIMITIVES},
+    **{name: _exactly(getattr(probits, name)) for name in _PROBITS},
     "logaddexp": np.logaddexp,
     "sigmoid": special.expit,
     "sin": np.sin,

@@ -126,7 +126,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     if plan.is_sparse and not front[chosen].is_network and not monitor.should_stop():
         point = front[chosen]
         is_known = point is normal or any(point is other for other in closed)
-        criterion = _criterion(_all_rows(rows) if is_known else rows, monitor)
+        criterion = _criterion(rows.together() if is_known else rows, monitor)
         polished = pipeline.polish(point, criterion, snapping=plan.training.snap)
         if is_known:  # held-out rows have helped to settle its constants, so they judge it no more
             figures = {n: getattr(point, n) for n in ("train_nats", "held_out_nats", "held_out_rows")}
@@ -140,9 +140,6 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
         len(rows.train), shape.charts, misfit,
     )  # fmt: skip
-
-
-# Closed forms -------------------------------------------------------------------------------------------------------
 
 
 def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
@@ -167,14 +164,6 @@ def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
     return [point for point in points if np.isfinite(point.held_out_nats)]
 
 
-def _all_rows(rows: Rows) -> Rows:
-    """Return the same with the held-out rows among those that are fitted to."""
-    x, log_det = (
-        np.concatenate([getattr(p, n) for p in (rows.train, rows.held_out)]) for n in ("x", "log_det")
-    )
-    return replace(rows, train=replace(rows.train, x=x, log_det=log_det))
-
-
 def _is_explained(flow: Flow, rows: Rows) -> bool:
     from isr.estimators.closed_forms import is_explained
 
@@ -185,9 +174,6 @@ def _shortened(plan: Plan) -> Plan:
     """Return a plan that takes a look at what training finds, for where hardly anything is left to find."""
     phases = tuple(p._replace(n_epochs=-(-p.n_epochs // SHORTER)) for p in plan.schedule.phases)
     return replace(plan, schedule=replace(plan.schedule, phases=phases))
-
-
-# Train --------------------------------------------------------------------------------------------------------------
 
 
 def _best_shape(task: FlowTask, plan: Plan) -> Architecture:
@@ -305,9 +291,6 @@ def _settled(network: Flow, rows: Rows) -> Flow:
 
 def _latents(flow: Flow, x: jax.Array) -> jax.Array:
     return flow.latent_columns(x)[0]
-
-
-# From networks to formulas ------------------------------------------------------------------------------------------
 
 
 def network_point(network: Flow, rows: Rows, dtype: type = np.float64) -> Point:

@@ -8,7 +8,7 @@ the others block by block, one each epoch; rows that are held out lie in no bloc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -111,6 +111,13 @@ class Rows:
     def standardised(self, x: np.ndarray, y: np.ndarray | None) -> Arrays:
         """Return standard arrays for training of other rows than these."""
         return _columns(_scaled(_opened(x, self.bounds)[0], self.scale), _scaled(y, self.y_scale))
+
+    def together(self) -> Rows:
+        """Return the same with the held-out rows among those that are fitted to."""
+        x, log_det = (
+            np.concatenate([getattr(p, n) for p in (self.train, self.held_out)]) for n in ("x", "log_det")
+        )
+        return replace(self, train=replace(self.train, x=x, log_det=log_det))
 
 
 def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False, fold: tuple[int, int] | None = None) -> Rows:

@@ -7,20 +7,17 @@ correlation, share laws among columns, and one refit of all constants together a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.inversion import families
 from isr.inversion.correlations import find_groups
 from isr.inversion.law import Column, Group, Law
-from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, scaled, values_of
-from isr.inversion.noise import Noise
-from isr.inversion.refit import Refitted, refit, simplified
+from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, values_of
 from isr.inversion.screen import N_ROWS, Features, classes, depends, normal_scores
-from isr.inversion.target import part_of
+from isr.inversion.settle import REFUTED, Task, refitted, tests_of, with_noise
 from isr.search.candidates import price
 from isr.search.formula import Formula
 
@@ -28,7 +25,6 @@ from isr.search.formula import Formula
 AS_STATED = 1.15
 # A positive column may follow a law of its logarithm where it spans this ratio.
 LEAST_RATIO = 4.0
-REFUTED = 1e-4
 # Fewer rows are told; columns with a larger correlation are the same in another unit.
 FEW, COPY = 100, 1 - 1e-10
 
@@ -53,20 +49,6 @@ class Found:
     def passed(self) -> bool:
         """Whether no test refutes the law."""
         return all(p > REFUTED for p in self.tests.values())
-
-
-@dataclass
-class _Task:
-    features: Features
-    y: np.ndarray
-    x_names: tuple[str, ...]
-    y_names: tuple[str, ...]
-    search: Search | None
-    noise: np.ndarray | None
-    stated: Mapping[str, Formula]
-    say: Callable[[str], None]
-    notes: list[str] = field(default_factory=list)
-    frozen: list[float] = field(default_factory=list)
 
 
 def find_law(
@@ -108,7 +90,7 @@ def find_law(
     notes: list[str] = []
     rows = _different(x, y, notes)
     rows = np.random.default_rng(seed).permutation(rows)[:N_ROWS]
-    task = _Task(
+    task = Task(
         Features(x[rows]), y[rows], tuple(x_names), tuple(y_names), search, noise, dict(stated or {}),
         say or (lambda line: None), notes,
     )  # fmt: skip
@@ -121,14 +103,14 @@ def find_law(
     if noise is not None:
         task.frozen += [c for k in columns for c in k.scale.constants if c in set(noise.tolist())]
     if law.columns:
-        law = _refitted(task, law)
+        law = refitted(task, law)
         task.say("which residuals belong together")
         grouped = find_groups(law, task.features, task.y, search, task.frozen)
         if any(len(g.columns) > 1 for g in grouped.groups):
-            law = _refitted(task, grouped)
-        noisier = _with_noise(task, law)
-        law = law if noisier is law else _refitted(task, noisier)
-    return Found(law, _tests(task, law), tuple(task.notes), len(x))
+            law = refitted(task, grouped)
+        noisier = with_noise(task, law)
+        law = law if noisier is law else refitted(task, noisier)
+    return Found(law, tests_of(task, law), tuple(task.notes), len(x))
 
 
 def _different(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray:
@@ -143,7 +125,7 @@ def _different(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray:
     return first
 
 
-def _without_copies(task: _Task, kept: Sequence[int]) -> list[int]:
+def _without_copies(task: Task, kept: Sequence[int]) -> list[int]:
     """Columns that are no other column in another unit; copies are named in a note."""
     found: list[int] = []
     for j in kept:
@@ -155,10 +137,7 @@ def _without_copies(task: _Task, kept: Sequence[int]) -> list[int]:
     return found
 
 
-# Columns --------------------------------------------------------------------------------------------------------
-
-
-def _screened(task: _Task) -> list[int]:
+def _screened(task: Task) -> list[int]:
     """Columns that change with x; those that are constant, or say nothing, are left out."""
     n = task.y.shape[1]
     task.say(f"which of {n} columns change with x")
@@ -170,7 +149,7 @@ def _screened(task: _Task) -> list[int]:
     ]
 
 
-def _columns(task: _Task, kept: Sequence[int]) -> tuple[Column, ...]:
+def _columns(task: Task, kept: Sequence[int]) -> tuple[Column, ...]:
     """The mean and scale of each column; columns that differ by noise alone share them."""
     given = {j: task.y[:, j] for j in kept}
     found: dict[int, tuple[Mean, str]] = {}
@@ -195,7 +174,7 @@ def _columns(task: _Task, kept: Sequence[int]) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _mean(task: _Task, numbers: Sequence[int]) -> tuple[Mean, str]:
+def _mean(task: Task, numbers: Sequence[int]) -> tuple[Mean, str]:
     """The mean of columns that share it, of y or of its logarithm."""
     name = next((task.y_names[j] for j in numbers if task.y_names[j] in task.stated), None)
     y = np.mean(task.y[:, numbers], axis=1)
@@ -215,7 +194,7 @@ def _mean(task: _Task, numbers: Sequence[int]) -> tuple[Mean, str]:
     return (other, "log") if _log_is_better(task, plain, other, logs) else (plain, "")
 
 
-def _log_is_better(task: _Task, plain: Mean, other: Mean, logs: np.ndarray) -> bool:
+def _log_is_better(task: Task, plain: Mean, other: Mean, logs: np.ndarray) -> bool:
     """Whether a law of log y has the larger likelihood, each with the best scale of a few."""
 
     def deviance(mean: Mean) -> float:
@@ -228,7 +207,7 @@ def _log_is_better(task: _Task, plain: Mean, other: Mean, logs: np.ndarray) -> b
 
 
 def _scales(
-    task: _Task, found: Mapping[int, tuple[Mean, str]]
+    task: Task, found: Mapping[int, tuple[Mean, str]]
 ) -> dict[int, tuple[Formula, np.ndarray | None]]:
     """The scale of each column, as a formula and as weights of its rows where it changes with x."""
     scales: dict[int, tuple[Formula, np.ndarray | None]] = {}
@@ -267,174 +246,10 @@ def _scales(
     return scales
 
 
-def _weighted(task: _Task, j: int, mean: Mean, transform: str, weight: np.ndarray) -> Mean:
+def _weighted(task: Task, j: int, mean: Mean, transform: str, weight: np.ndarray) -> Mean:
     """The mean once more, with rows weighted by their scale, where that still leaves something or is shorter."""
     y = np.log(task.y[:, j]) if transform else task.y[:, j]
     p_value = lack_of_fit(task.features, mean.residual, y, weight)
     again = find_mean(task.features, y, task.x_names, None if p_value > 1e-3 else task.search, weight)
     shorter = len(again.formula.constants) <= len(mean.formula.constants)
     return again if again.passed and (shorter or p_value <= 1e-3) else mean
-
-
-# Noise and the refit --------------------------------------------------------------------------------------------
-
-
-def _with_noise(task: _Task, law: Law) -> Law:
-    """The family of noise of each group; groups of one size share it where it does for all of them."""
-    w = whitened(law, task.features.x, task.y)
-    chosen: dict[int, families.Choice] = {}
-    for size in {len(g.columns) for g in law.groups}:
-        numbers = [
-            i for i, g in enumerate(law.groups) if len(g.columns) == size and not _is_stated(task, law, g)
-        ]
-        if not numbers:
-            continue
-        together = families.choose(np.concatenate([_unit(w[i]) for i in numbers], axis=1), ring=False)
-        for i in numbers:
-            own = families.choose(_even_scaled(law, task, w, i), ring=law.groups[i].correlation is None)
-            fits = families.passes(together.noise, _standard(_unit(w[i]), together)) > REFUTED
-            same = own.noise.kind == together.noise.kind or (fits and own.noise.kind != "ring")
-            chosen[i] = replace(own, noise=together.noise, scale=together.scale) if same else own
-    if all(choice.noise.kind == "normal" for choice in chosen.values()):
-        return law
-    columns = list(law.columns)
-    groups = list(law.groups)
-    for i, choice in chosen.items():
-        if choice.noise.kind != "normal":
-            groups[i] = replace(groups[i], noise=choice.noise)
-            for k, j in enumerate(groups[i].columns):
-                columns[j] = _moved(
-                    columns[j], choice, k, _ring_scale(law, task, i) if choice.noise.kind == "ring" else None
-                )
-    return replace(law, columns=tuple(columns), groups=tuple(groups))
-
-
-def _is_stated(task: _Task, law: Law, group: Group) -> bool:
-    scales = [law.columns[j].scale for j in group.columns]
-    return any(s.expression == 0 or any(c in task.frozen for c in s.constants) for s in scales)
-
-
-def whitened(law: Law, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-    """Return the uncorrelated residuals of each group, ``(columns, rows)``."""
-    u = law.residuals(x, y)
-    correlations = iter(law._function(x)[2 * len(law.columns) :])
-    found = []
-    for number, group in enumerate(law.groups):
-        w = u[list(group.columns)]
-        if group.correlation is not None:
-            rho = np.asarray(next(correlations))
-            w = np.stack([w[0], (w[1] - rho * w[0]) / np.sqrt(np.maximum(1 - rho * rho, 1e-300))])
-        elif group.matrix:
-            w = np.linalg.solve(law._choleskys[number], w)
-        found.append(w)
-    return found
-
-
-def _unit(w: np.ndarray) -> np.ndarray:
-    return w / np.sqrt(np.mean(w * w, axis=1, keepdims=True))
-
-
-def _standard(w: np.ndarray, choice: families.Choice) -> np.ndarray:
-    return (w - choice.shift[:, None]) / choice.scale[:, None]
-
-
-def _ring_scale(law: Law, task: _Task, number: int) -> float | None:
-    """The scale that both columns of a pair have in common where neither changes with x."""
-    scales = [law.columns[j].scale for j in law.groups[number].columns]
-    if len(scales) != 2 or any(s.variables for s in scales):
-        return None
-    return float(np.sqrt(abs(float(scales[0].expression)) * abs(float(scales[1].expression))))
-
-
-def _even_scaled(law: Law, task: _Task, w: Sequence[np.ndarray], number: int) -> np.ndarray:
-    """Residuals in one unit for both columns of a pair, for noise around a circle is round in the units of y."""
-    common = _ring_scale(law, task, number)
-    if common is None or law.groups[number].correlation is not None:
-        return w[number]
-    scales = np.array([[abs(float(law.columns[j].scale.expression))] for j in law.groups[number].columns])
-    return w[number] * scales / common
-
-
-def _moved(column: Column, choice: families.Choice, k: int, common: float | None) -> Column:
-    """A column with the centre and the scale that its family of noise gives it."""
-    scale = column.scale.expression if common is None else sympy.Float(common)
-    mean = column.mean.expression
-    if choice.shift[k]:
-        mean = mean + sympy.Float(float(choice.shift[k])) * scale
-    return replace(column, mean=Formula(mean), scale=scaled(Formula(scale), float(choice.scale[k])))
-
-
-def _refitted(task: _Task, law: Law) -> Law:
-    """All constants of noisy columns once more, together; shared and snapped where BIC gains."""
-    noisy = [g for g in law.groups if not any(law.columns[j].is_exact for j in g.columns)]
-    if not noisy:
-        return law
-    task.say("all constants together")
-    part = part_of(law, noisy)
-    try:
-        fitted: Refitted = refit(part, task.features.x, task.y, frozen=task.frozen)
-        fitted = simplified(fitted, task.features.x, task.y, frozen=task.frozen)
-    except (np.linalg.LinAlgError, FloatingPointError) as error:
-        task.notes.append(f"constants were not refitted together: {error}")
-        return law
-    fresh = iter(zip([j for g in noisy for j in g.columns], fitted.law.columns, strict=True))
-    columns = list(law.columns)
-    for j, column in fresh:
-        columns[j] = _with_positive_scale(column)
-    groups = iter(fitted.law.groups)
-    moved = []
-    for group in law.groups:
-        same = group in noisy
-        own = next(groups) if same else group
-        moved.append(replace(own, columns=group.columns))
-    found = replace(law, columns=tuple(columns), groups=tuple(moved))
-    return _with_arcs(task, found)
-
-
-def _with_positive_scale(column: Column) -> Column:
-    scale = column.scale
-    return (
-        replace(column, scale=replace(scale, expression=abs(scale.expression)))
-        if scale.expression.is_number
-        else column
-    )
-
-
-def _with_arcs(task: _Task, law: Law) -> Law:
-    """Rings with their arcs once more, now that their centres are known better."""
-    groups = []
-    for group, w in zip(law.groups, whitened(law, task.features.x, task.y), strict=True):
-        if group.noise.kind == "ring":
-            start, arc = families._arc(np.arctan2(w[1], w[0]))
-            group = replace(group, noise=Noise("ring", (group.noise.parameters[0], start, arc)))
-        groups.append(group)
-    return replace(law, groups=tuple(groups))
-
-
-def _tests(task: _Task, law: Law) -> dict[str, float]:
-    """What the law leaves: trends of residuals and of their size with x, and residuals against their noise."""
-    if not law.columns:
-        return {}
-    x = task.features.x
-    found: dict[str, float] = {}
-    u = law.residuals(x, task.y)
-    n = len(law.columns)
-    for column, row in zip(law.columns, u, strict=True):
-        given = np.asarray(column.transformed(task.y[:, column.index]))
-        rest = given - law.parts(x)[0][law.columns.index(column)]
-        if column.is_exact or np.std(rest) <= EXACT * np.std(given):
-            found[f"mean of {column.name}"] = (
-                1.0
-                if np.std(rest) <= 1e3 * EXACT * np.std(given)
-                else lack_of_fit(task.features, rest, given)
-            )
-            continue
-        found[f"mean of {column.name}"] = min(1.0, n * lack_of_fit(task.features, row, given / np.std(row)))
-        size = task.features.p_value(normal_scores(np.abs(row)), trend=True)
-        if not any(c in task.frozen for c in column.scale.constants):
-            found[f"scale of {column.name}"] = min(1.0, n * size)
-    for group, w in zip(law.groups, whitened(law, x, task.y), strict=True):
-        names = ", ".join(law.columns[j].name for j in group.columns)
-        if not _is_stated(task, law, group):
-            found[f"noise of {names}"] = min(1.0, len(law.groups) * families.passes(group.noise, w))
-    return found

@@ -254,15 +254,3 @@ def of_prior(prior: Prior, names: Sequence[str]) -> PriorLaw:
 
 def _of_marginal(marginal: Any) -> Marginal | None:
     return None if marginal.is_cut else stated(marginal.distribution)
-
-
-def of_rows(x: Float[np.ndarray, "n d"], names: Sequence[str]) -> PriorLaw:
-    """Return the law recognised from rows whose columns do not depend on each other.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> print(of_rows(np.column_stack([rng.uniform(0, 80, 5000), rng.normal(2, 1, 5000)]), ["t", "p"]))
-        t ~ uniform(0, 80)  (p = ...)
-        p ~ norm(2.0..., 1.0...)  (p = ...)
-    """
-    return PriorLaw(tuple(names), tuple(Alone(j, recognise(x[:, j])) for j in range(x.shape[1])), False)

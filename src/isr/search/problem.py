@@ -59,11 +59,6 @@ class Problem:
         return np.sqrt(np.mean(self.columns**2, axis=0)) + 1e-300
 
     @cached_property
-    def one_sign(self) -> np.ndarray:
-        """Which columns keep clear of zero and have one sign."""
-        return (self.columns > 0).all(axis=0) | (self.columns < 0).all(axis=0)
-
-    @cached_property
     def whole(self) -> np.ndarray:
         """Which columns never vanish."""
         return (np.abs(self.columns) > 1e-9 * self.size).all(axis=0)

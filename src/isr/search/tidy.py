@@ -13,10 +13,11 @@ from isr.search.candidates import price, size
 from isr.search.evaluate import opened, with_constants
 from isr.search.rows import Data
 
-# Algebra of longer laws takes long and seldom helps.
-LARGEST = 120
+# The algebra of polynomials takes minutes on long laws, and on shorter ones with many decimal numbers or variables.
+LARGEST, LARGEST_WITH_NUMBERS, MOST_NUMBERS, MOST_SYMBOLS = 120, 40, 2, 7
 SAME = 1e-9
 ROUNDS = 3
+_NUMBER = "number_"
 
 
 def tidied(law: sympy.Expr, data: Data) -> sympy.Expr:
@@ -45,9 +46,11 @@ def tidied(law: sympy.Expr, data: Data) -> sympy.Expr:
 def _forms(law: sympy.Expr, data: Data) -> Iterator[sympy.Expr]:
     """The law after each of the rules, its decimal numbers kept as symbols meanwhile."""
     numbers = [sympy.Float(c) for c in opened(law, data.symbols).constants]
-    held = [sympy.Symbol(f"number_{i}", real=True) for i in range(len(numbers))]
+    held = [sympy.Symbol(f"{_NUMBER}{i}", real=True) for i in range(len(numbers))]
     whole, back = with_constants(law, held), dict(zip(held, numbers, strict=True))
-    for rule in _RULES:
+    is_small = size(law) <= LARGEST_WITH_NUMBERS and len(numbers) <= MOST_NUMBERS
+    is_dear = len(whole.free_symbols) > MOST_SYMBOLS or (bool(numbers) and not is_small)
+    for rule in _CHEAP if is_dear else (*_CHEAP, *_DEAR):
         with suppress(sympy.PolynomialError, NotImplementedError, ZeroDivisionError, AttributeError):
             yield from (form.xreplace(back) for form in rule(whole))
 
@@ -55,7 +58,8 @@ def _forms(law: sympy.Expr, data: Data) -> Iterator[sympy.Expr]:
 def _partial(law: sympy.Expr) -> Iterator[sympy.Expr]:
     if law.is_rational_function():
         for name in sorted(law.free_symbols, key=str):
-            yield sympy.apart(sympy.cancel(law), name)
+            if not name.name.startswith(_NUMBER):
+                yield sympy.apart(sympy.cancel(law), name)
 
 
 def _half_angles(law: sympy.Expr) -> sympy.Expr:
@@ -70,16 +74,18 @@ def _once(rule: Callable[[sympy.Expr], sympy.Expr]) -> Callable[[sympy.Expr], li
     return lambda law: [rule(law)]
 
 
-_RULES: tuple[Callable[[sympy.Expr], Any], ...] = (
+_CHEAP: tuple[Callable[[sympy.Expr], Any], ...] = (
     _once(sympy.expand_mul),
-    _once(sympy.expand),
-    _once(lambda e: sympy.cancel(sympy.together(e))),
-    _once(sympy.factor),
     _once(lambda e: sympy.expand_log(e, force=True)),
     _once(lambda e: sympy.logcombine(sympy.expand_mul(e), force=True)),
     _once(sympy.powsimp),
     _once(_half_angles),
     _once(sympy.factor_terms),
+)
+_DEAR: tuple[Callable[[sympy.Expr], Any], ...] = (
+    _once(sympy.expand),
+    _once(lambda e: sympy.cancel(sympy.together(e))),
+    _once(sympy.factor),
     _partial,
 )
 

@@ -39,7 +39,7 @@ def test_a_script_that_fails_does_not_hide_the_others(run, folder, tmp_path):
 def test_an_unknown_name_is_told_with_those_known(run):
     outcome = run("bench", "speed")
     assert outcome.code == 2
-    assert "unknown benchmark 'speed'; known: constants, equal_time, growth" in outcome.err
+    assert "unknown benchmark 'speed'; known: constants, densities, equal_time, growth" in outcome.err
 
 
 def test_without_a_clone_the_command_says_where_benchmarks_are(run, monkeypatch, tmp_path):

@@ -87,6 +87,7 @@ def test_three_gaussians_get_no_absurd_density_and_no_wild_draw(seed):
     assert np.abs(model.sample(100_000)).max() < 100
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_bounds_and_one_column_have_a_normal_law_too():
     rows = np.random.default_rng(0).uniform(size=(300, 1))
     model = isr.SymbolicFlow(

@@ -98,7 +98,7 @@ def test_a_model_of_the_whole_array_agrees_with_the_grid(observed, exact):
         ),
         random_state=0,
         condenser=isr.Condenser(4),
-    ).fit_simulator(NEAR, tasks.simulate_array, 1000)
+    ).fit_simulator(NEAR, tasks.simulate_array, 3000)
     drawn = model.posterior(observed).sample(4000)
     assert np.all(np.abs(drawn.mean(axis=0) - exact.mean()) < exact.sd())
     assert_allclose(drawn.std(axis=0), exact.sd(), rtol=0.5)

@@ -107,6 +107,10 @@ def test_draws_and_mode_are_those_of_the_model(open_page, name):
     assert found["density"] >= np.max(data.bundle.model.log_prob(found["x"][ordinary], y)) - 1e-9
 
 
+def unfold(page):
+    page.evaluate("() => document.querySelectorAll('details').forEach(part => { part.open = true; })")
+
+
 @pytest.mark.parametrize("name", ["arm", "joint", "bounded"])
 def test_the_mode_is_the_one_python_gives(open_page, name):
     page, data = open_page(name)
@@ -297,6 +301,7 @@ def test_a_latent_moves_its_point(open_page):
 
 def test_choosing_a_point_of_the_front_shows_its_equations(open_page):
     page, _ = open_page("density")
+    unfold(page)
     panel = page.locator("#front-equations")
     points = page.locator("[role=radio]")
     assert points.count() == 3
@@ -334,6 +339,7 @@ def test_copy_buttons_copy_the_sources(open_page):
 
 def test_hostile_names_run_nothing(open_page):
     page, _ = open_page("hostile")
+    unfold(page)
     for point in page.locator("[role=radio]").all():
         point.click()
     page.locator("#row").click()
@@ -371,6 +377,7 @@ def test_every_control_and_picture_has_a_name_and_fits_a_phone(open_page, name):
 
 def test_all_controls_are_reached_by_tab_and_show_it(open_page):
     page, _ = open_page("density")
+    unfold(page)
     reached = set()
     for _ in range(60):
         page.keyboard.press("Tab")

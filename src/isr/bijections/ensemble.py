@@ -24,8 +24,8 @@ class Ensemble(Flow):
         >>> from isr.bijections.affine import Standardise
         >>> members = Flow(Standardise((0.0,), (1.0,))), Flow(Standardise((9.0,), (1.0,)))
         >>> both = Ensemble.of(members, [0.75, 0.25])
-        >>> both.log_prob([[0.0]]).round(3), both.sample(jax.random.key(0), 400).mean().round(0)
-        (array([-1.207]), np.float64(2.0))
+        >>> both.log_prob([[0.0]]).round(3), bool(1 < both.sample(jax.random.key(0), 400).mean() < 3.5)
+        (array([-1.207]), True)
         >>> len(both.members)
         2
     """

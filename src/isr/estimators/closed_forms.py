@@ -119,7 +119,7 @@ def is_explained(z: Rows) -> bool:
 
     Example:
         >>> z = np.random.default_rng(0).normal(size=(1000, 2))
-        >>> is_explained(z), is_explained(z * [[1.0, 1.2]]), is_explained(np.column_stack([z[:, 0], z[:, 0]]))
+        >>> is_explained(z), is_explained(z * [[1.0, 1.5]]), is_explained(np.column_stack([z[:, 0], z[:, 0]]))
         (True, False, False)
     """
     if len(z) < LEAST_TESTED or not np.all(np.isfinite(z)):
@@ -296,8 +296,8 @@ def as_opaque(expression: Any) -> Any:
 
     Example:
         >>> x = sympy.Symbol("input0", real=True)
-        >>> as_opaque(sympy.sqrt(x) + sympy.sin(2 * x) / x)
-        sin(2*input0)/input0 + sqrt(input0)
+        >>> as_opaque(sympy.sin(2 * x) / x)
+        sin(2*input0)/input0
     """
     if not expression.args:
         return expression

@@ -262,8 +262,10 @@ def charts(law: Law, prior: PriorLaw, variables: Sequence[int], columns: Sequenc
     for steps in _orders(law, allowed, columns, ()):
         chosen = [_with_branches(law, steps, number, pilot) for number in range(len(steps))]
         if all(step is not None for step in chosen):
-            spreads = np.array([np.std(law.parts(pilot)[0][s.column]) for s in steps])
-            found.append(Chart(law, tuple(chosen), ranges, spreads))  # type: ignore[arg-type]
+            with np.errstate(all="ignore"):
+                spreads = np.array([np.std(law.parts(pilot)[0][s.column]) for s in steps])
+            if np.all(np.isfinite(spreads)):
+                found.append(Chart(law, tuple(chosen), ranges, spreads))  # type: ignore[arg-type]
         if len(found) >= 12:
             break
     return sorted(found, key=_price)

@@ -172,7 +172,8 @@ def _with_checks(law: Law, prior: PriorLaw, left: Sequence[int]) -> Law:
     """Columns without noise that are not solved have a tiny scale instead."""
     if not left:
         return law
-    spreads = np.std(law.parts(prior.sample(2000, np.random.default_rng(0)))[0], axis=1)
+    with np.errstate(all="ignore"):
+        spreads = np.std(law.parts(prior.sample(2000, np.random.default_rng(0)))[0], axis=1)
     columns = list(law.columns)
     for i in left:
         columns[i] = replace(columns[i], scale=Formula(sympy.Float(CHECKED * float(spreads[i]))))

@@ -87,6 +87,7 @@ def test_walkers_have_the_moments_of_a_normal(with_residuals):
 
 
 @pytest.mark.filterwarnings("ignore:overfitting")  # few rows, for the sake of time
+@pytest.mark.slow
 def test_a_model_of_the_whole_array_agrees_with_the_grid(observed, exact):
     model = isr.ConditionalISR(
         n_blocks=1,

@@ -13,7 +13,7 @@ from isr.problems.laws import LAWS
 
 @pytest.fixture(scope="module")
 def banana():
-    return densities.fit_one("banana", "ISR", densities.MODELS["banana"]["ISR"], 0, quick=True)
+    return densities.fit_one("banana", "ISR", densities.MODELS["banana"]["ISR"], 0, quick=False)
 
 
 def test_the_banana_comes_back_as_its_law(banana):

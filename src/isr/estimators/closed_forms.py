@@ -34,7 +34,7 @@ from isr.search.formula import Formula
 # Rows that laws are found on.
 N_ROWS = 3000
 # With more variables than this laws are sparse polynomials, and no mixture is tried.
-MOST_SEARCHED, MOST_MIXED = 6, 12
+MOST_SEARCHED, MOST_ORDERED, MOST_MIXED = 6, 8, 12
 FEW_MODES, MOST_MODES = 8, 30
 # Constants that a form may have to end the search.
 MOST_SHORT = 30
@@ -192,7 +192,7 @@ def _with_laws(x: Rows, alone: Sequence[Marginal], dim: int, *, search: bool = F
 
     What a law leaves has no bounds: they would move with its constants, and shut out rows that were inside.
     """
-    if search and x.shape[1] > MOST_SEARCHED:
+    if x.shape[1] > (MOST_SEARCHED if search else MOST_ORDERED):
         return
     names = [str(s) for s in input_symbols(x.shape[1])]
     for order in _orders(x, names):

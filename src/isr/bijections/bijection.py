@@ -61,11 +61,11 @@ class AbstractBijection(eqx.Module):
         return self
 
     def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
-        """Return images and log-determinants of many samples, one a column; ``condition`` is one or a column each."""
+        """Return images and log-determinants of many samples, one per column; ``condition`` is one or a column each."""
         return jax.vmap(self.forward_and_log_det, in_axes=(-1, axis_of(condition)), out_axes=-1)(x, condition)
 
     def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
-        """Return preimages and log-determinants of many samples, one a column."""
+        """Return preimages and log-determinants of many samples, one per column."""
         return jax.vmap(self.inverse_and_log_det, in_axes=(-1, axis_of(condition)), out_axes=-1)(z, condition)
 
 

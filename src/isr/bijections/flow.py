@@ -146,7 +146,7 @@ class Flow(eqx.Module):
     def _condition(self, y: Vector | None) -> Vector | None:
         return None if self.condition_map is None or y is None else self.condition_map(y)
 
-    # Many samples, one a column -------------------------------------------------------------------------------
+    # Many samples, one per column -------------------------------------------------------------------------------
 
     def latent_columns(self, padded: Columns, y: Array | None = None) -> MappedColumns:
         """Return latents and log-determinants of columns of x with their padding; ``y`` is one or a column each."""

@@ -63,7 +63,7 @@ class Formulas(eqx.Module):
         return jnp.stack(values).reshape(self.stack, self.n_outputs)
 
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one a column."""
+        """Return the values at many inputs, one per column."""
         return jax.vmap(self, in_axes=-1, out_axes=-1)(inputs)
 
 

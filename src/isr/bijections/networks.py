@@ -74,7 +74,7 @@ class EQL(AbstractNetwork):
         return g
 
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one a column."""
+        """Return the values at many inputs, one per column."""
         return self.ready().columns(inputs)
 
     def ready(self) -> Layers:
@@ -114,7 +114,7 @@ class Layers(eqx.Module):
         return self.columns(inputs[:, None])[..., 0]
 
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one a column."""
+        """Return the values at many inputs, one per column."""
         one = [jnp.ones((1, inputs.shape[-1]), inputs.dtype)] if self.with_bias else []
         library = tuple((name, count * self.stack) for name, count in self.library)
         read = seen = [inputs]
@@ -215,9 +215,9 @@ class MLP(AbstractNetwork):
         return h
 
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one a column.
+        """Return the values at many inputs, one per column.
 
-        The same as calling for each, and faster: one product a layer instead of one a column.
+        The same as calling for each, and faster: one product per layer instead of one per column.
         """
         first, bias = self.weights[0], self.biases[0]
         h = (first.reshape(-1, self.n_inputs) @ inputs).reshape(*bias.shape, -1) + bias[..., None]

@@ -60,7 +60,7 @@ class InverseModel(FlowModel):
         goal: ``"short"`` for equations to read; ``"accurate"`` for the closest posterior: larger networks without a
             price on length, and of `ConditionalISR` an ensemble. What is given beside it stays as it is given.
         n_blocks: Coupling blocks; None for what suits the goal, as ``n_layers`` and ``subnet``.
-        noise: Standard deviation of the observation noise to add to y: a number, one a column, or a mapping by
+        noise: Standard deviation of the observation noise to add to y: a number, one per column, or a mapping by
             name. 0 where y has its noise already. ``"auto"`` adds 1 % of each column's spread, because without any
             noise a posterior has no density.
 

@@ -43,7 +43,7 @@ class Density:
     dim: int = 2
 
     def sample(self, n: int, random_state: RandomState = None) -> Float[np.ndarray, "n dim"]:
-        """Return ``n`` independent draws, one a row.
+        """Return ``n`` independent draws, one per row.
 
         Example:
             >>> BANANA.sample(3, random_state=0).shape

@@ -319,7 +319,7 @@ def plot_arms(
 
     Args:
         ax: Axes to draw on; the horizontal coordinate runs to the right.
-        x: Sampled arms, one a row.
+        x: Sampled arms, one per row.
         y_star: Target end point.
         log_prob: Log density of every arm; a kernel estimate where not given.
         n_arms: How many faint arms to draw.

@@ -87,7 +87,7 @@ class Law:
         return [(sp.lambdify(self._u, s), sp.lambdify(self._u, t)) for s, t in pairs]
 
     def from_latent(self, z: ArrayLike) -> Float[np.ndarray, "n dim"]:
-        """Return the data of latents, one a row."""
+        """Return the data of latents, one per row."""
         z = np.asarray(z, dtype=float)
         u = np.zeros_like(z)
         for i in self.order:
@@ -96,14 +96,14 @@ class Law:
         return u @ self._matrix.T
 
     def to_latent(self, x: ArrayLike) -> tuple[Float[np.ndarray, "n dim"], Float[np.ndarray, " n"]]:
-        """Return the latents of data, one a row, and the log determinant of the map."""
+        """Return the latents of data, one per row, and the log determinant of the map."""
         u = np.linalg.solve(self._matrix, np.asarray(x, dtype=float).T).T
         pairs = [[np.broadcast_to(f(*u.T), len(u)) for f in functions] for functions in self._functions]
         s, t = np.moveaxis(np.array(pairs, dtype=float), 1, 0)
         return u * np.exp(s.T) + t.T, s.sum(axis=0) - np.linalg.slogdet(self._matrix)[1]
 
     def sample(self, n: int, random_state: RandomState = None) -> Float[np.ndarray, "n dim"]:
-        """Return ``n`` independent draws, one a row.
+        """Return ``n`` independent draws, one per row.
 
         Example:
             >>> LAWS["funnel"].sample(4, random_state=0).shape

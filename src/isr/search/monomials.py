@@ -48,7 +48,7 @@ def _listed(allowed: tuple[tuple[float, ...], ...], most: int, cost: float) -> n
 
 
 def values_of(problem: Problem, powers: np.ndarray) -> np.ndarray:
-    """Return the values of monomials, one a row, each divided by nothing."""
+    """Return the values of monomials, one per row, each divided by nothing."""
     with np.errstate(all="ignore"):
         zero = problem.columns == 0
         logs = np.log(np.abs(np.where(zero, 1.0, problem.columns))) @ powers.T

@@ -14,11 +14,11 @@ from scipy import stats
 from scipy.integrate import solve_ivp
 
 import isr
-from isr.motion.dictionary import Library
 from isr.motion.law import Channel, MotionLaw
-from isr.motion.read import from_long, read_series
+from isr.motion.library import Library
+from isr.motion.noise import Noise
 from isr.motion.refit import refit
-from isr.motion.series import Series
+from isr.motion.series import Series, from_long, read_series
 from isr.motion.system import System
 from isr.search.formula import Formula, parse
 
@@ -88,7 +88,7 @@ def test_a_refit_finds_constants_from_far_off():
     start = np.array([0.2, 1.0])[:, None] + np.zeros(20)
     states = SYSTEM.values(SYSTEM.solve(THETA, start, times, k, 30)).transpose(2, 1, 0)
     series = Series(
-        times, states + 1e-3 * rng.normal(size=states.shape), k, ("a", "b"), ("k",), ("normal", "normal")
+        times, states + 1e-3 * rng.normal(size=states.shape), k, ("a", "b"), ("k",), (Noise(), Noise())
     )
     fit = refit(SYSTEM, np.array([0.7, 0.3]), start, series, ("shared", "shared"), steps=10)
     assert_allclose(fit.theta, THETA, rtol=5e-3)
@@ -199,7 +199,7 @@ def test_an_inversion_finds_a_law_of_motion(inversion):
     (channel,) = inversion.law_.channels
     assert sympy.simplify(channel.slope + k * m) == 0
     assert channel.start.text() == "m0"
-    assert channel.noise == "lognormal"
+    assert channel.noise == Noise("lognormal")
     assert "no test refutes it" in inversion.verdict_
     assert r"\dot{m}" in inversion.law_.latex()
 
@@ -318,18 +318,22 @@ def test_a_start_that_is_no_parameter_is_refused():
         isr.Inversion(series=SERIES, times=range(5)).fit(x, y**2)
 
 
-@pytest.mark.parametrize("noise", ["normal", "lognormal", "poisson", "binomial"])
+@pytest.mark.parametrize("noise", ["normal", "lognormal", "poisson", "binomial(30)"])
 def test_noise_laws_agree_with_scipy(noise):
     rate, start = Formula(parse("-k*m", ["m", "k"])), Formula(parse("20.0", []))
-    scale = {"normal": 2.0, "lognormal": 0.1, "poisson": 1.0, "binomial": 30.0}[noise]
+    scale = {"normal": 2.0, "lognormal": 0.1}.get(noise, 1.0)
     law = MotionLaw(
-        ("k",), (Channel("m", rate, False, start, noise, scale, (0, 1)),), (0.0, 1.0), 20, ("a", "b")
+        ("k",),
+        (Channel("m", rate, False, start, Noise.read(noise), scale, (0, 1)),),
+        (0.0, 1.0),
+        20,
+        ("a", "b"),
     )
     x, y = np.array([[0.7]]), np.array([[19.0, 11.0]])
     mean = 20 * np.exp([0.0, -0.7])
     frozen = {
         "normal": stats.norm(mean, 2.0).logpdf, "lognormal": stats.lognorm(0.1, scale=mean).logpdf,
-        "poisson": stats.poisson(mean).logpmf, "binomial": stats.binom(30, mean / 30).logpmf,
+        "poisson": stats.poisson(mean).logpmf, "binomial(30)": stats.binom(30, mean / 30).logpmf,
     }[noise]  # fmt: skip
     assert_allclose(law.log_prob(x, y), frozen(y[0]).sum(), rtol=1e-6)
     drawn = law.sample(np.repeat(x, 4000, axis=0), np.random.default_rng(0))

@@ -10,9 +10,10 @@ import numpy as np
 
 from isr.inversion.screen import Features, depends, normal_scores
 from isr.motion.find import FoundMotion, find_motion
-from isr.motion.read import read_series
+from isr.motion.law import MotionLaw
+from isr.motion.noise import Noise
 from isr.motion.refit import Start
-from isr.motion.series import Series
+from isr.motion.series import Series, read_series
 from isr.tables.names import did_you_mean
 from isr.tables.tables import Table
 
@@ -32,22 +33,17 @@ def find_series_law(
         symbols: Identifiers of the variables of x.
         series: Columns of y of each channel, by name or number, in the order of the times.
         times: When they were measured.
-        noise: ``"auto"``, or what `isr.motion` calls a noise, for all channels or by channel.
+        noise: ``"auto"``, or what `isr.motion.noise` calls a noise, for all channels or by channel.
         say: Takes a line on what is being done.
     """
-    places = {str(name): [_place(column, y) for column in columns] for name, columns in series.items()}
+    places = {str(name): tuple(_place(column, y) for column in columns) for name, columns in series.items()}
     grid = _grid(times, places)
     values = np.stack([y.values[:, columns] for columns in places.values()], axis=2)
     found = read_series(grid, values, x.values, names=list(places), x_names=list(symbols))
-    kinds = _kinds(noise, found, list(places))
-    found = replace(found, kinds=kinds)
+    found = replace(found, noises=_noises(noise, found, list(places)))
     result = find_motion(found, _modes(found.values[:, 0], x.values, list(places)), say=say)
-    channels = tuple(
-        replace(channel, columns=tuple(columns))
-        for channel, columns in zip(
-            result.law.channels, [*places.values(), ()], strict=False
-        )  # a hidden one has none
-    )
+    columns = [*places.values(), ()]  # a hidden channel has none
+    channels = tuple(replace(c, columns=k) for c, k in zip(result.law.channels, columns, strict=False))
     law = replace(result.law, channels=channels, times=tuple(grid), y_names=y.names)
     tests = {} if result.is_exact else _tests(law, x.values, y.values)
     return replace(result, law=law, tests={**result.tests, **tests})
@@ -77,27 +73,18 @@ def _grid(times: Any, places: Mapping[str, Sequence[int]]) -> np.ndarray:
     return grid
 
 
-def _kinds(noise: Any, found: Series, names: Sequence[str]) -> tuple[str, ...]:
+def _noises(noise: Any, found: Series, names: Sequence[str]) -> tuple[Noise, ...]:
+    """The noise that is given for each channel; else counted where all values are whole, or as the series says."""
     whole = (np.nanmin(found.values, axis=(0, 1)) >= 0) & np.all(found.values % 1 == 0, axis=(0, 1))
-    known = tuple("poisson" if counted else kind for counted, kind in zip(whole, found.kinds, strict=True))
-    if noise is None or (isinstance(noise, str) and noise == "auto"):
-        return known
     given = dict(noise) if isinstance(noise, Mapping) else dict.fromkeys(names, noise)
-    kinds = []
-    for name, kind in zip(names, known, strict=True):
-        kind = given.get(name, kind)
-        kind = "normal" if not isinstance(kind, str) else kind
-        if kind not in ("normal", "lognormal", "poisson") and not _is_binomial(kind):
-            raise ValueError(
-                f"the noise of {name!r} is {kind!r}; known: auto, normal, lognormal, poisson, binomial(n) "
-                "with the number of trials"
-            )
-        kinds.append(kind)
-    return tuple(kinds)
-
-
-def _is_binomial(kind: str) -> bool:
-    return kind.startswith("binomial(") and kind.endswith(")") and kind[9:-1].isdigit()
+    noises = []
+    for name, counted, likely in zip(names, whole, found.noises, strict=True):
+        said = given.get(name)
+        if said is None or (isinstance(said, str) and said == "auto"):
+            noises.append(Noise("poisson") if counted else likely)
+        else:
+            noises.append(Noise.read(said, name) if isinstance(said, str) else Noise())
+    return tuple(noises)
 
 
 def _modes(first: np.ndarray, x: np.ndarray, names: Sequence[str]) -> list[Start]:
@@ -119,7 +106,7 @@ def _modes(first: np.ndarray, x: np.ndarray, names: Sequence[str]) -> list[Start
     return modes
 
 
-def _tests(law: Any, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
+def _tests(law: MotionLaw, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Whether what the law leaves of any column still depends on x, by channel."""
     features, residuals, found = Features(x), law.scores(x, y, np.random.default_rng(0)), {}
     place = {m.index: i for i, m in enumerate(law.columns)}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -14,9 +16,18 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from isr.motion.dictionary import LADDER, Library
-from isr.motion.find import find_motion
-from isr.motion.read import from_long, read_series
+from isr.motion.find import FoundMotion, find_motion
+from isr.motion.library import LADDER, Library
+from isr.motion.record import SavedMotion, of_motion
+from isr.motion.series import Series, from_long, read_series
+from isr.storage import Bundle, save
+from isr.tables.extras import need
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Trajectories in one figure, at most.
+MOST_SHOWN = 8
 
 
 @dataclass(eq=False, repr=False)
@@ -24,11 +35,11 @@ class MotionRegressor(BaseEstimator):
     """Finds ẏ = F(y, x) as short formulas, from trajectories y(t) alone, whose derivatives nobody measured.
 
     Args:
-        library: Where rates are sought, small libraries first; ``isr.motion.dictionary.LADDER`` when None.
+        library: Where rates are sought, small libraries first; ``isr.motion.library.LADDER`` when None.
         verbose: Whether progress is shown; None for only when standard error is a terminal.
 
     Attributes:
-        law_: The law; printed, a line for each channel.
+        law_: The law; printed, a line for each channel. ``law_.code("c")`` is a program.
         tests_: What the law was tested for, with p-values.
         verdict_: What was found, in a sentence.
 
@@ -40,8 +51,8 @@ class MotionRegressor(BaseEstimator):
         charge' = -2*charge
         >>> model.predict([0.0, 1.0], [1.0]).round(4).tolist()
         [[1.0], [0.1353]]
-        >>> model.score(t, runs[0] - 1) > 0.999
-        True
+        >>> model.score(t, runs[0] - 1) > 0.999, len(model.plot(t, runs[0] - 1).axes)
+        (True, 1)
     """
 
     library: Sequence[Library] | None = None
@@ -66,59 +77,85 @@ class MotionRegressor(BaseEstimator):
         if values is None:
             times, values, names = from_long(times, time, run)
         series = read_series(times, values, x, names=names, x_names=x_names)
-        found = find_motion(
-            series, ("free",) * len(series.names), ladder=self.library or LADDER, say=self._say
-        )
-        self.law_, self.tests_ = found.law, dict(found.tests)
+        modes = ("free",) * len(series.names)
+        found = find_motion(series, modes, ladder=self.library or LADDER, say=self._say)
+        self.law_, self.tests_, self.verdict_ = found.law, dict(found.tests), _verdict(found)
         self.n_features_in_ = len(series.names)
-        self.verdict_ = _verdict(found)
         if not found.passed:
             warnings.warn(self.verdict_, ConvergenceWarning, stacklevel=2)
         return self
 
     def predict(
-        self,
-        times: Float[np.ndarray, " t"],
-        start: Float[np.ndarray, " c"],
-        x: Float[np.ndarray, " d"] | None = None,
+        self, times: Float[np.ndarray, " t"], start: Float[np.ndarray, " c"], x: Any = None
     ) -> Float[np.ndarray, "t c"]:
-        """Return the trajectory from ``start``, its values at the first of the times."""
+        """Return the trajectory from ``start``, its values at the first of the times, made with ``x``."""
         check_is_fitted(self, "law_")
-        grid, begun = np.asarray(times, dtype=float), np.asarray(start, dtype=float)
-        parameters = np.zeros((1, 0)) if x is None else np.asarray(x, dtype=float)[None]
-        if begun.shape != (len(self.law_.channels),) or parameters.shape[1] != len(self.law_.x_names):
-            raise ValueError(
-                f"start has {begun.size} values and x {parameters.shape[1]}; the law needs "
-                f"{len(self.law_.channels)} and {len(self.law_.x_names)}"
-            )
-        return self.law_.converged(grid[None], begun[None], parameters)[0]
+        return self.law_.trajectory(times, start, x)
 
     def score(self, times: Any, values: Any, x: Any = None) -> float:
-        """Return the least share of variance, over the channels, that trajectories from the first values explain."""
-        check_is_fitted(self, "law_")
-        series = read_series(times, values, x)
-        found = self.law_.converged(series.times, series.values[:, 0], series.x)
-        left = np.nansum((series.values - found) ** 2, axis=(0, 1))
-        return float(
-            1 - np.max(left / np.nansum((series.values - np.nanmean(series.values, (0, 1))) ** 2, (0, 1)))
+        """Return the least share of variance, over the channels, that trajectories explain, each begun at its best."""
+        series = self._read(times, values, x)
+        left = np.nansum((series.values - self.law_.followed(series)) ** 2, axis=(0, 1))
+        whole = np.nansum((series.values - np.nanmean(series.values, (0, 1))) ** 2, (0, 1))
+        return float(1 - np.max(left / whole))
+
+    def plot(self, times: Any, values: Any, x: Any = None) -> Figure:
+        """Return a figure of what was measured, and of the law begun where it follows each trajectory best."""
+        series = self._read(times, values, x).take(slice(0, MOST_SHOWN))
+        followed = self.law_.followed(series)
+        size = (6.4, 2.2 * len(series.names))
+        figure, axes = need("matplotlib.pyplot").subplots(
+            len(series.names), 1, sharex=True, squeeze=False, figsize=size
         )
+        for c, (ax, channel) in enumerate(zip(axes[:, 0], self.law_.channels, strict=True)):
+            for i, seen in enumerate(series.seen[..., c]):
+                t = series.times[i]
+                ax.plot(t[seen], series.values[i, seen, c], ".", color=f"C{i}", markersize=3)
+                ax.plot(t[seen], followed[i, seen, c], color=f"C{i}", linewidth=1)
+            ax.set_ylabel(channel.name.replace("$", r"\$"))
+        axes[-1, 0].set_xlabel("time")
+        figure.tight_layout()
+        return figure
+
+    def to_bundle(self) -> Bundle:
+        """Return what a file of this model holds."""
+        check_is_fitted(self, "law_")
+        names = tuple(c.name for c in self.law_.channels)
+        known = {"verdict": self.verdict_, "tests": dict(self.tests_)}
+        return Bundle(
+            SavedMotion(of_motion(self.law_)),
+            self.law_.x_names,
+            names,
+            kind="MotionRegressor",
+            metadata=known,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the law to a file; `isr.load` reads it, and its ``predict`` is the one here."""
+        save(self, path)
+
+    def _read(self, times: Any, values: Any, x: Any) -> Series:
+        check_is_fitted(self, "law_")
+        names = [c.name for c in self.law_.channels]
+        return read_series(times, values, x, names=names, x_names=self.law_.x_names or None)
 
     def _say(self, line: str) -> None:
         if sys.stderr.isatty() if self.verbose is None else self.verbose:
             print(line, file=sys.stderr, flush=True)
 
+    def _repr_html_inner(self) -> str:
+        lines = [str(self.law_), "", self.verdict_] if hasattr(self, "law_") else []
+        shown = html.escape("\n".join(lines))
+        return f"<pre>{shown}</pre>{super()._repr_html_inner()}"
 
-def _verdict(found: Any) -> str:
-    law: Mapping[str, float] = found.tests
+
+def _verdict(found: FoundMotion) -> str:
     notes = "".join(f"; {note}" for note in found.notes)
+    what = f"a law of motion with {found.law.n_constants} constants"
     if found.is_exact:
-        return f"a law of motion with {found.law.n_constants} constants leaves nothing but rounding{notes}"
-    worst = min(law, key=lambda name: law[name])
+        return f"{what} leaves nothing but rounding{notes}"
+    worst = min(found.tests, key=lambda name: found.tests[name])
+    p = found.tests[worst]
     if found.passed:
-        return (
-            f"a law of motion with {found.law.n_constants} constants explains the series; no test refutes it, "
-            f"least p = {law[worst]:.2g}{notes}"
-        )
-    return (
-        f"the law of motion found is refuted (p = {law[worst]:.1g}, {worst}); no short one was found{notes}"
-    )
+        return f"{what} explains the series; no test refutes it, least p = {p:.2g}{notes}"
+    return f"the law of motion found is refuted (p = {p:.1g}, {worst}); no short one was found{notes}"

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import sympy
+from jaxtyping import Float
 
-from isr.motion.dictionary import Library, columns, terms
+from isr.motion.curves import Curves, weak_rows
+from isr.motion.library import Library, columns, terms
 from isr.motion.series import Series
-from isr.motion.subsets import best_subsets
-from isr.motion.weak import Smooth, weak_rows
 
 LARGEST = 8
 # Splines are wrong in ways that do not average out: what they leave counts as so many rows.
 N_EFFECTIVE, FLOOR = 25, 1e-6
 N_PER_SIZE = 2
+# Subsets that are grown at each size, and those of them that are kept.
+BEAM, KEPT = 24, 3
+# What is left of a column once others are taken out, below which it is one of them.
+COLLINEAR = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,69 +54,103 @@ class Candidate:
 
 
 def candidates(
-    series: Series, curves: Smooth, channel: int, library: Library, states: Sequence[sympy.Symbol],
-    parameters: Sequence[sympy.Symbol], rng: np.random.Generator,
-) -> list[Candidate]:  # fmt: skip
+    series: Series, curves: Curves, channel: int, library: Library, rng: np.random.Generator
+) -> list[Candidate]:
     """Return candidates of a library for the rate of one channel."""
     values = np.where(series.logs, np.exp(curves.states), curves.states)
-    whole = [_keeps_sign(series.values[..., c]) for c in range(len(states))]
-    found = terms(library, states, parameters, whole, [_keeps_sign(v) for v in series.x.T])
+    measured = [*np.moveaxis(series.values, 2, 0), *series.x.T]
+    states, parameters = series.states, series.parameters
+    signed = {s for s, v in zip([*states, *parameters], measured, strict=True) if _keeps_sign(v)}
+    found = terms(library, states, parameters, signed)
     raw = columns(found, states, parameters, values, series.x)
-    over = states[channel] if series.logs[channel] else sympy.Integer(1)
-    numbers = raw / values[..., channel] if series.logs[channel] else raw
-    n = len(found)
-    denominators = [j for j in range(n) if library.ratio and found[j].free_symbols & set(states)]
-    if denominators:
-        numbers = np.concatenate([numbers, -curves.slopes[None, ..., channel] * raw[denominators]])
+    is_log = series.logs[channel]
+    numbers, over = (raw / values[..., channel], states[channel]) if is_log else (raw, sympy.Integer(1))
+    below = [j for j, term in enumerate(found) if library.ratio and term.free_symbols & set(states)]
+    if below:
+        numbers = np.concatenate([numbers, -curves.slopes[None, ..., channel] * raw[below]])
     a, b = weak_rows(curves, numbers, channel, rng)
-    gram, product, square = a.T @ a, a.T @ b, float(b @ b)
-    price = 2 * np.log(len(numbers))
-    levels = [best_subsets(gram, product, square, LARGEST)] if not denominators else []
-    for k in range(len(denominators)):
-        levels.append(best_subsets(gram, product, square, LARGEST - 2, first=(n + k,), n=n))
+    gram, product, square, n = a.T @ a, a.T @ b, float(b @ b), len(found)
+    largest = LARGEST - 2 if below else LARGEST
     rates = []
-    for subset in (s for level in levels for size in level for s in size):
-        j = list(subset.columns)
-        theta = np.linalg.lstsq(a[:, j], b, rcond=None)[0]
-        rates.append(
-            _candidate(subset.columns, theta, found, denominators, over, channel, subset.left, price)
-        )
-    return [r for r in rates if r is not None]
-
-
-def _candidate(
-    chosen: Sequence[int], theta: np.ndarray, found: list, denominators: list[int], over: sympy.Expr,
-    channel: int, left: float, price: float,
-) -> Candidate | None:  # fmt: skip
-    symbols = tuple(sympy.Symbol(f"c{channel}_{i}", real=True) for i in range(len(chosen)))
-    n = len(found)
-    above = sum(c * found[j] / over for c, j in zip(symbols, chosen, strict=True) if j < n)
-    below = 1 + sum(c * found[denominators[j - n]] for c, j in zip(symbols, chosen, strict=True) if j >= n)
-    if above == 0:
-        return None
-    return Candidate(above / below, symbols, theta, left, price * len(symbols))
+    for first in [(n + k,) for k in range(len(below))] or [()]:
+        for subset in best_subsets(gram, product, square, largest, first=first, n=n):
+            j = list(subset.columns)
+            symbols = tuple(sympy.Symbol(f"c{channel}_{i}", real=True) for i in range(len(j)))
+            above = sum(c * found[k] / over for c, k in zip(symbols, j, strict=True) if k < n)
+            under = 1 + sum(c * found[below[k - n]] for c, k in zip(symbols, j, strict=True) if k >= n)
+            theta = np.linalg.lstsq(a[:, j], b, rcond=None)[0]
+            price = 2 * np.log(len(numbers)) * len(j)
+            if above != 0:
+                rates.append(Candidate(above / under, symbols, theta, subset.left, price))
+    return rates
 
 
 def shortlist(pool: Sequence[Candidate], n: int) -> list[Candidate]:
     """Return the most promising candidates first, and the best few of each size among them."""
     least = FLOOR + min(r.left for r in pool)
-    score = {
-        id(r): N_EFFECTIVE * np.log(r.left + least) + len(r.constants) * np.log(400) + 0.2 * r.price
-        for r in pool
-    }
-    seen: set = set()
-    ranked = []
-    for r in sorted(pool, key=lambda r: score[id(r)]):
+
+    def score(r: Candidate) -> float:
+        return N_EFFECTIVE * np.log(r.left + least) + len(r.constants) * np.log(400) + 0.2 * r.price
+
+    ranked: dict[sympy.Expr, Candidate] = {}
+    for r in sorted(pool, key=score):
         shape = r.form.xreplace({c: sympy.Symbol(f"k{i}") for i, c in enumerate(r.constants)})
-        if shape not in seen:
-            ranked.append(r)
-            seen.add(shape)
-    first = ranked[:n]
+        ranked.setdefault(shape, r)
+    first = list(ranked.values())[:n]
     for size in range(1, LARGEST + 1):
-        first += [r for r in ranked if len(r.constants) == size and r not in first][:N_PER_SIZE]
-    return sorted(first, key=lambda r: score[id(r)])
+        first += [r for r in ranked.values() if len(r.constants) == size and r not in first][:N_PER_SIZE]
+    return sorted(first, key=score)
 
 
 def _keeps_sign(v: np.ndarray) -> bool:
     v = v[np.isfinite(v)]
     return bool(np.all(v > 0) or np.all(v < 0))
+
+
+class Subset(NamedTuple):
+    """Some columns, by their sorted numbers, and the sum of squares that they leave, relative to all."""
+
+    columns: tuple[int, ...]
+    left: float
+
+
+def best_subsets(
+    gram: Float[np.ndarray, "m m"], product: Float[np.ndarray, " m"], square: float, largest: int,
+    *, first: tuple[int, ...] = (), n: int | None = None,
+) -> list[Subset]:  # fmt: skip
+    """Return the best few subsets of each size, from products of columns with each other and with what they explain.
+
+    Every subset holds the columns ``first``; of the others, the first ``n`` may join.
+
+    Example:
+        >>> a = np.random.default_rng(0).normal(size=(50, 6))
+        >>> b = 2 * a[:, 1] - a[:, 4]
+        >>> best_subsets(a.T @ a, a.T @ b, b @ b, 2)[KEPT].columns
+        (1, 4)
+    """
+    scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    g, p = gram / np.outer(scale, scale), product / scale / np.sqrt(max(square, 1e-300))
+    beam, found = {first: 1.0}, []
+    for _ in range(min(largest, len(p))):
+        grown: dict[tuple[int, ...], float] = {}
+        for chosen in beam:
+            gains, left = _gains(g, p, chosen)
+            for j in np.argsort(-gains[:n])[:BEAM]:
+                if gains[j] > 0:
+                    grown[tuple(sorted((*chosen, int(j))))] = left - gains[j]
+        beam = dict(sorted(grown.items(), key=lambda item: item[1])[:BEAM])
+        found += [Subset(chosen, max(left, 0.0)) for chosen, left in list(beam.items())[:KEPT]]
+    return found
+
+
+def _gains(g: np.ndarray, p: np.ndarray, chosen: tuple[int, ...]) -> tuple[np.ndarray, float]:
+    """How much each further column explains, and what these leave."""
+    s = list(chosen)
+    if not s:
+        return p**2, 1.0
+    solved = np.linalg.lstsq(g[np.ix_(s, s)], np.column_stack([g[s], p[s]]), rcond=1e-12)[0]
+    own = 1.0 - np.einsum("sm,sm->m", g[s], solved[:, :-1])
+    rest = p - g[:, s] @ solved[:, -1]
+    gains = np.where(own > COLLINEAR, rest**2 / np.maximum(own, COLLINEAR), 0.0)
+    gains[s] = 0.0
+    return gains, float(1.0 - p[s] @ solved[:, -1])

@@ -1,4 +1,4 @@
-"""Finding a law of motion: candidates by the weak form, small libraries first, judged through the integrator."""
+"""Finding a law of motion: the search, then a last fit to everything, plain numbers, and the law it makes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import sympy
-from scipy.stats import norm
 
-from isr.motion.candidates import LARGEST, Candidate, candidates, shortlist
-from isr.motion.dictionary import LADDER, Library
 from isr.motion.hidden import find_hidden
-from isr.motion.judge import Search, fit, fit_system, price, pruned, with_enough_steps
 from isr.motion.law import Channel, MotionLaw
-from isr.motion.refit import Fit, Start, likeliest_kinds, refit, trials
-from isr.motion.series import ENOUGH_FOR_ROUGHNESS, Series
+from isr.motion.library import LADDER, Library
+from isr.motion.noise import Noise
+from isr.motion.refit import Fit, Start, refit
+from isr.motion.search import EXACT, Search, tests
+from isr.motion.series import Series
 from isr.search.evaluate import symbol
 from isr.search.formula import Formula
 
-N_TRIED = 10
-# After so many sizes that are worse than a smaller one no larger one is tried.
-N_WORSE = 3
-# As good as exact: noise relative to the spread of a channel that numbers without noise have.
-EXACT = 1e-5
 REFUTED = 1e-4
-# Larger libraries are not tried once residuals are as small as series are rough, and follow each other no more than so.
-AS_ROUGH, UNSUSPECTED = 1.2, 0.02
 # What rates are compared on; more trajectories join for the last fit.
 N_SEARCHED = 100
 # A constant is a plain number where that costs less than this many squared standard errors.
@@ -36,10 +28,6 @@ FINE = 0.05
 HIDDEN_PRICE = 10.0
 # A trajectory is a stray where it is missed by so many times the noise throughout; more than this share are no strays.
 FAR, FEW = 3.0, 0.03
-
-
-class NothingIntegrated(ValueError):
-    """Every candidate blew up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +57,7 @@ def find_motion(
     modes: Sequence[Start],
     *,
     ladder: Sequence[Library] = LADDER,
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> FoundMotion:
     """Return the law of motion of series.
 
@@ -86,38 +74,36 @@ def find_motion(
         >>> print(find_motion(series, ("free",)).law)
         n' = n*(3 - n)
     """
-    states, parameters = (tuple(symbol(n) for n in names) for names in (series.names, series.x_names))
-    say = say or (lambda line: None)
     rows = np.random.default_rng(0).permutation(len(series.times))[:N_SEARCHED]
-    search = Search(series.take(np.sort(rows)), tuple(modes), states, parameters, say)
-    whole = Search(series, tuple(modes), states, parameters, say)
-    hidden, enough, notes = None, False, []
-    if len(states) == 1 and tuple(modes) == ("shared",):
-        chosen, best, enough = _tried(search, whole, ladder[:1])
-        hidden = (
-            None if enough else find_hidden(series, (*states, symbol(_free_name(series))), parameters, say)
-        )
-        enough = enough or (hidden is not None and min(_tests(hidden).values()) > REFUTED)
-    if not enough:
-        chosen, best, _ = _tried(search, whole, ladder)
-    if best is not None:
-        whole.series, whole.steps = replace(series, kinds=search.series.kinds), search.steps
-        strays = _strays(best, whole.series)
-        if strays.any():
-            whole = Search(whole.series.take(~strays), tuple(modes), states, parameters, say, search.steps)
-            n = int(strays.sum())
-            notes.append(
-                f"{n} of {len(strays)} trajectories do not follow it and were left out of the last fit"
-            )
-        best = _longest(best, whole)
-    if hidden is not None and (best is None or hidden.bic(HIDDEN_PRICE) < price(chosen, best)):
+    search = Search(series.take(np.sort(rows)), modes, say)
+    whole = Search(series, modes, say)
+
+    best, hidden = None, None
+    if tuple(modes) == ("shared",):
+        best = search.find(ladder[:1], whole)
+        if best is None or not search.is_enough(best.fit):
+            best, name = None, _free_name(series)
+            hidden = find_hidden(series, name, say)
+    if best is None and (hidden is None or min(tests(hidden).values()) <= REFUTED):
+        best = search.find(ladder, whole)
+    if hidden is not None and (best is None or hidden.bic(HIDDEN_PRICE) < best.price):
         return _found(hidden, "one channel was not measured, and its unit is free: it begins at 1")
     if best is None:
         raise ValueError(
             "no candidate could be integrated along the series: every one blew up; measure more often, leave out the "
             "stretch where values explode, or scale the channels"
         )
-    return _found(best, *notes)
+    whole.series, whole.steps = replace(series, noises=search.series.noises), search.steps
+    strays, notes = _strays(best.fit, whole.series), []
+    if strays.any():
+        whole = Search(whole.series.take(~strays), modes, say, search.steps)
+        n = int(strays.sum())
+        notes = [f"{n} of {len(strays)} trajectories do not follow it and were left out of the last fit"]
+    return _found(_longest(best.fit, whole), *notes)
+
+
+def _free_name(series: Series) -> str:
+    return next(n for n in ("hidden", "hidden_", "hidden__") if n not in (*series.names, *series.x_names))
 
 
 def _strays(best: Fit, series: Series) -> np.ndarray:
@@ -125,127 +111,20 @@ def _strays(best: Fit, series: Series) -> np.ndarray:
     nothing = np.zeros(len(series.times), dtype=bool)
     if "free" in best.modes:
         return nothing
-    first = [
-        np.repeat(v[:1], len(series.times)) if mode == "shared" else _states_of(series, int(mode), log)
-        for v, mode, log in zip(best.start, best.modes, best.system.logs, strict=True)
-    ]
-    r = replace(best, series=series, start=np.array(first)).residuals() / best.sigma[:, None, None]
+    first = np.empty((len(best.modes), len(series.times)))
+    for c, mode in enumerate(best.modes):
+        own = best.start[c, 0] if mode == "shared" else series.x[:, int(mode)]
+        first[c] = np.log(own) if best.system.logs[c] and mode != "shared" else own
+    r = replace(best, series=series, start=first).residuals() / best.sigma[:, None, None]
     found = np.sqrt(np.mean(r**2, axis=(0, 1))) > FAR
     return found if found.mean() <= FEW else nothing
-
-
-def _states_of(series: Series, column: int, log: bool) -> np.ndarray:
-    return np.log(series.x[:, column]) if log else series.x[:, column]
-
-
-def _free_name(series: Series) -> str:
-    return next(n for n in ("hidden", "hidden_", "hidden__") if n not in (*series.names, *series.x_names))
-
-
-def _tried(
-    search: Search, whole: Search, ladder: Sequence[Library]
-) -> tuple[list[Candidate], Fit | None, bool]:
-    """Return the best candidates of a ladder, and whether they leave nothing to explain; no fit where all blow up."""
-    try:
-        chosen, best = find_rates(search, whole, ladder)
-    except NothingIntegrated:
-        return [], None, False
-    return chosen, best, _is_enough(best, search)
-
-
-def find_rates(
-    search: Search, whole: Search, ladder: Sequence[Library] = LADDER
-) -> tuple[list[Candidate], Fit]:
-    """Return the best candidate of each channel and their fit; the weak form sees ``whole``.
-
-    Libraries join one by one, until nothing is left to explain.
-    """
-    rng = np.random.default_rng(0)
-    pools: list[list[Candidate]] = [[] for _ in search.states]
-    found: list[tuple[list[Candidate], Fit]] = []
-    for library in ladder:
-        for c, pool in enumerate(pools):
-            pool += candidates(whole.series, whole.curves, c, library, search.states, search.parameters, rng)
-        found.append(_searched([shortlist(pool, N_TRIED) for pool in pools], search))
-        if _is_enough(found[-1][1], search):
-            break
-    return min(found, key=lambda pair: price(*pair))
-
-
-def _searched(pools: Sequence[Sequence[Candidate]], search: Search) -> tuple[list[Candidate], Fit]:
-    """Return the best choice among candidates, with the noise that it shows."""
-    chosen, best = _first(pools, search)
-    while True:
-        chosen, best = pruned(*_exchanged(chosen, best, pools, search), search)
-        kinds = likeliest_kinds(best)
-        if kinds == search.series.kinds:
-            return chosen, best
-        search.series = replace(search.series, kinds=kinds)
-        refitted = fit(chosen, search, best)
-        if refitted is None:
-            return chosen, best
-        best = refitted
-
-
-def _is_enough(best: Fit, search: Search) -> bool:
-    """Whether what a fit leaves is rounding, or noise that no value has in common with the next."""
-    if np.all(best.sigma < EXACT * search.spread):
-        return True
-    v = search.series.values
-    if v.shape[1] >= ENOUGH_FOR_ROUGHNESS:
-        raw = np.nanstd(best.residuals(scaled=False), axis=(1, 2))
-        rough = np.nanmedian(np.abs(np.diff(v, 4, axis=1)), axis=(0, 1)) / (0.6745 * np.sqrt(70))
-        if np.any(raw > AS_ROUGH * rough):
-            return False
-    return min(_tests(best).values()) > UNSUSPECTED
-
-
-def _first(pools: Sequence[Sequence[Candidate]], search: Search) -> tuple[list[Candidate], Fit]:
-    """Return the best of those that have about as many constants in each channel."""
-    found = []
-    for size in range(1, LARGEST + 1):
-        chosen = [min(pool, key=lambda r: (abs(len(r.constants) - size), r.left)) for pool in pools]
-        found.append((chosen, fit(chosen, search)))
-        prices = [price(*pair) for pair in found]
-        if len(prices) - np.argmin(prices) > N_WORSE:
-            break
-    chosen, best = found[int(np.argmin(prices))]
-    best = with_enough_steps(chosen, best, search)
-    if best is None:
-        raise NothingIntegrated
-    return chosen, best
-
-
-def _exchanged(
-    chosen: list[Candidate], best: Fit, pools: Sequence[Sequence[Candidate]], search: Search
-) -> tuple[list[Candidate], Fit]:
-    """Return the best choice that no exchange in one channel improves."""
-    value, changed = price(chosen, best), True
-    while changed:
-        changed = False
-        for c, pool in enumerate(pools):
-            for other in pool:
-                exact = best.sigma[c] < EXACT * search.spread[c]
-                if other is chosen[c] or (exact and len(other.constants) >= len(chosen[c].constants)):
-                    continue
-                trial = [*chosen[:c], other, *chosen[c + 1 :]]
-                found = fit(trial, search, best.without(chosen[c].constants), value)
-                new = price(trial, found)
-                if new < value - 1e-6 * abs(value):
-                    chosen, best, changed = trial, with_enough_steps(trial, found, search), True
-                    value = price(chosen, best)
-                    search.say(
-                        f"description length {value / 2:.1f} nats with {search.states[c]}' = {other.form}"
-                    )
-    return chosen, best
 
 
 def _longest(best: Fit, search: Search) -> Fit:
     """Return the fit to the longest stretches of the trajectories that can be followed."""
     found = best
-    n_times = search.series.times.shape[1]
-    for length in (None, n_times):
-        longer = fit_system(found.system, found.theta, search, iterations=25, length=length)
+    for length in (None, search.series.n_times):
+        longer = search.fit_system(found.system, found.theta, iterations=25, length=length)
         if longer is None or np.any(longer.sigma > 1.3 * found.sigma + EXACT * search.spread):
             break
         found = longer
@@ -254,31 +133,20 @@ def _longest(best: Fit, search: Search) -> Fit:
 
 def _found(best: Fit, *notes: str) -> FoundMotion:
     best, values = _snapped(best)
-    series, channels = best.series, []
-    table = {s: sympy.Float(v) for s, v in zip(best.system.constants, best.theta, strict=True)} | values
-    measured = series.seen.any(axis=(0, 1))
-    exact = best.sigma < EXACT * np.array([np.std(v[k]) if k.any() else 0.0 for v, k in _by_channel(series)])
-    for c, state in enumerate(best.system.states):
-        kind = series.kinds[c] if measured[c] else ""
-        scale = 0.0 if exact[c] else trials(kind) if kind.startswith("binomial") else float(best.sigma[c])
-        rate, log = best.system.rates[c].xreplace(table), best.system.logs[c]
-        channels.append(
-            Channel(
-                str(state),
-                Formula(rate),
-                log,
-                _start(best, c),
-                kind.partition("(")[0],
-                scale if kind else 0.0,
-            )
-        )
+    series, system = best.series, best.system
+    table = {s: sympy.Float(v) for s, v in zip(system.constants, best.theta, strict=True)} | values
+    channels, exact = [], []
+    for c, state in enumerate(system.states):
+        noise, scale = series.noises[c], float(best.sigma[c])
+        if not series.seen[..., c].any():
+            noise, scale = Noise(""), 0.0
+        else:
+            exact.append(scale < EXACT * np.nanstd(series.values[..., c]))
+            scale = 0.0 if exact[-1] else 1.0 if noise.is_count else scale
+        rate = Formula(system.rates[c].xreplace(table))
+        channels.append(Channel(str(state), rate, system.logs[c], _start(best, c), noise, scale))
     law = MotionLaw(series.x_names, tuple(channels), steps=max(best.steps, 8))
-    is_exact = bool(exact[measured].all())
-    return FoundMotion(law, {} if is_exact else _tests(best), is_exact, notes)
-
-
-def _by_channel(series: Series) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(series.values[..., c], series.seen[..., c]) for c in range(series.values.shape[2])]
+    return FoundMotion(law, {} if all(exact) else tests(best), all(exact), notes)
 
 
 def _start(best: Fit, c: int) -> Formula | None:
@@ -298,40 +166,21 @@ def _snapped(best: Fit) -> tuple[Fit, dict[sympy.Symbol, sympy.Expr]]:
     values: dict[sympy.Symbol, sympy.Expr] = {}
     for s, v, e in zip(best.system.constants, best.theta, best.errors, strict=True):
         e = max(e, 1e-6 * abs(v))
-        for near, spacing in _plain_numbers(v):
-            off = (float(near) - v) ** 2
-            if near != 0 and off < SNAPPED * e**2 and e < FINE * spacing:
-                values[s] = near
-                break
-    open_ = [s not in values for s in best.system.constants]
-    system = replace(
-        best.system, rates=tuple(r.xreplace(values) for r in best.system.rates),
-        constants=tuple(s for s in best.system.constants if s not in values),
-    )  # fmt: skip
-    found = refit(
-        system, best.theta[open_], best.start, best.series, best.modes, steps=best.steps, iterations=15
-    )
-    if not values or not found.bic() <= best.bic() + 1e-9 * abs(best.bic()):
+        near = [
+            n for n, gap in _plain_numbers(v) if n != 0 and (n - v) ** 2 < SNAPPED * e**2 and e < FINE * gap
+        ]
+        if near:
+            values[s] = near[0]
+    if not values:
         return best, {}
-    return found, values
+    left = best.without(values)
+    system = replace(left.system, rates=tuple(r.xreplace(values) for r in left.system.rates))
+    found = refit(system, left.theta, best.start, best.series, best.modes, steps=best.steps, iterations=15)
+    return (found, values) if found.bic() <= best.bic() + 1e-9 * abs(best.bic()) else (best, {})
 
 
 def _plain_numbers(v: float) -> list[tuple[sympy.Expr, float]]:
     """Whole numbers, halves and numbers of one digit near a value, with how far apart such numbers are."""
     digit = 10.0 ** np.floor(np.log10(max(abs(v), 1e-300)))
-    return [
-        (sympy.Integer(round(v)), 1.0), (sympy.Rational(round(2 * v), 2), 0.5),
-        (sympy.Float(float(f"{v:.0e}")), digit),
-    ]  # fmt: skip
-
-
-def _tests(best: Fit) -> dict[str, float]:
-    """Whether what is left of one value tells of the next one, channel by channel."""
-    found = {}
-    for c, (name, r) in enumerate(zip(best.series.names, best.residuals(), strict=True)):
-        pairs, seen = r[1:] * r[:-1], best.series.seen[..., c].T
-        both = seen[1:] & seen[:-1]
-        if both.any():
-            z = np.sum(pairs[both]) / np.sqrt(np.sum(pairs[both] ** 2) + 1e-300)
-            found[f"{name}: residuals follow each other"] = float(2 * norm.sf(abs(z)))
-    return found
+    halves = sympy.Rational(round(2 * v), 2)
+    return [(sympy.Integer(round(v)), 1.0), (halves, 0.5), (sympy.Float(float(f"{v:.0e}")), digit)]

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import sympy
 from jaxtyping import Float
-from scipy.special import gammaln
-from scipy.stats import binom, norm, poisson
+from scipy.stats import norm
 
-from isr.motion.system import System, compiled
+from isr.motion.code import source
+from isr.motion.noise import NORMAL, Noise
+from isr.motion.refit import refit
+from isr.motion.series import Series
+from isr.motion.system import System, compiled, runge_kutta
 from isr.search.evaluate import symbol
 from isr.search.formula import Formula
 
-LOG_TWO_PI = float(np.log(2 * np.pi))
 # Rows that one compiled call integrates.
 CHUNK = 2048
 MOST_STEPS = 4096
-NOISES = ("normal", "lognormal", "poisson", "binomial")
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,8 @@ class Channel:
         rate: Its rate, or that of its logarithm where ``log``; of the channels and the parameters.
         log: Whether its logarithm is integrated, because it is positive.
         start: Its value at the first time, of the parameters; None where each trajectory has its own.
-        noise: What it is measured with, one of `NOISES`; empty where it was not measured at all.
-        scale: Standard deviation of normal noise, of the logarithm for ``"lognormal"``; the number of trials of a
-            binomial; 1 of a Poisson law.
+        noise: What it is measured with.
+        scale: Standard deviation of normal noise, of the logarithm for log-normal noise; 1 where it is counted.
         columns: Columns of y that hold it, one for each time; empty without.
     """
 
@@ -43,7 +45,7 @@ class Channel:
     rate: Formula
     log: bool = False
     start: Formula | None = None
-    noise: str = "normal"
+    noise: Noise = NORMAL
     scale: float = 0.0
     columns: tuple[int, ...] = ()
 
@@ -52,13 +54,20 @@ class Channel:
         """Its derivative by time."""
         return sympy.expand(self.rate.expression * symbol(self.name)) if self.log else self.rate.expression
 
-    def spread(self, mean: Any) -> Any:
-        """Return the standard deviation of a measurement on the scale of its noise."""
-        if self.noise == "poisson":
-            return np.sqrt(np.maximum(mean, 1e-9))
-        if self.noise == "binomial":
-            return np.sqrt(np.maximum(mean * (1 - mean / self.scale), 1e-9))
-        return self.scale
+    @property
+    def shown(self) -> sympy.Expr:
+        """Its derivative by time, in the shortest of three forms."""
+        whole = self.rate.expression * (symbol(self.name) if self.log else 1)
+        return min([self.slope, whole, sympy.together(whole)], key=lambda e: len(Formula(e).text()))
+
+    @property
+    def noise_text(self) -> str:
+        """Its noise in words that follow a first value."""
+        words = {"normal": " ± {:.2g}", "lognormal": " times exp(± {:.2g})", "binomial": ", counted of {:g}"}
+        if self.noise.is_count:
+            return words.get(self.noise.kind, ", counted").format(self.noise.trials)
+        text = words[self.noise.kind] if self.noise.kind else ", not measured"
+        return text.format(self.scale) if self.scale or not self.noise.kind else ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ class MotionLaw:
     Example:
         >>> from isr.search.formula import parse
         >>> rate, start = Formula(parse("-k*m", ["m", "k"])), Formula(parse("2.0", []))
-        >>> decay = Channel("m", rate, False, start, "normal", 0.1, (0, 1))
+        >>> decay = Channel("m", rate, False, start, NORMAL, 0.1, (0, 1))
         >>> law = MotionLaw(("k",), (decay,), (0.0, 1.0), 20, ("m0", "m1"))
         >>> print(law)
         m' = -k*m,  m(0) = 2 ± 0.1
@@ -103,90 +112,94 @@ class MotionLaw:
     @cached_property
     def system(self) -> System:
         """The rates, with every constant in place."""
-        states = tuple(symbol(c.name) for c in self.channels)
-        rates, logs = tuple(c.rate.expression for c in self.channels), tuple(c.log for c in self.channels)
-        return System(rates, logs, states, tuple(symbol(n) for n in self.x_names), ())
+        states, parameters = (tuple(map(symbol, names)) for names in (self._names, self.x_names))
+        rates, logs = zip(*((c.rate.expression, c.log) for c in self.channels), strict=True)
+        return System(rates, logs, states, parameters)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.channels)
 
     def solve(
         self, times: Float[np.ndarray, "n t"], start: Float[np.ndarray, "n c"], x: Float[np.ndarray, "n d"],
         steps: int | None = None,
     ) -> Float[np.ndarray, "n t c"]:  # fmt: skip
-        """Return the channels at times, from their values at the first."""
-        logs = np.array([c.log for c in self.channels])
-        with np.errstate(all="ignore"):
-            begun = np.where(logs, np.log(start), start).T
-        states = self.system.solve(np.zeros(0), begun, times, x, steps or self.steps)
-        return self.system.values(states).transpose(2, 1, 0)
+        """Return the channels at times, from their values at the first.
 
-    def converged(
-        self, times: Float[np.ndarray, "n t"], start: Float[np.ndarray, "n c"], x: Float[np.ndarray, "n d"]
-    ) -> Float[np.ndarray, "n t c"]:
-        """Return the channels at times, with so many steps that twice as many change less than a millionth."""
-        steps, rough = self.steps, self.solve(times, start, x)
-        while steps < MOST_STEPS:
+        Without ``steps``, with so many that twice as many change less than a millionth.
+        """
+        with np.errstate(all="ignore"):
+            begun = np.where(self.system.logs, np.log(start), start).T
+        if steps is not None:
+            states = self.system.solve(np.zeros(0), begun, times, x, steps)
+            return self.system.values(states).transpose(2, 1, 0)
+        steps = self.steps
+        rough, fine = (self.solve(times, start, x, k) for k in (steps, 2 * steps))
+        while steps < MOST_STEPS and np.any(np.abs(fine - rough) > 1e-6 * (np.abs(fine) + np.nanstd(fine))):
             steps *= 2
-            fine = self.solve(times, start, x, steps)
-            if not np.any(np.abs(fine - rough) > 1e-6 * (np.abs(fine) + np.nanstd(fine))):
-                return fine
-            rough = fine
-        return rough
+            rough, fine = fine, self.solve(times, start, x, 2 * steps)
+        return fine
+
+    def trajectory(self, times: Any, start: Any, x: Any = None) -> Float[np.ndarray, "t c"]:
+        """Return one trajectory, a row for each time, from ``start``, the channels at the first of the times."""
+        grid, begun = np.asarray(times, dtype=float), np.asarray(start, dtype=float)
+        parameters = np.zeros(0) if x is None else np.asarray(x, dtype=float)
+        if begun.shape != (len(self.channels),) or parameters.shape != (len(self.x_names),):
+            raise ValueError(
+                f"start has {begun.size} values and x {parameters.size}; the law needs {len(self.channels)} and "
+                f"{len(self.x_names)}"
+            )
+        return self.solve(grid[None], begun[None], parameters[None])[0]
+
+    def followed(self, series: Series) -> Float[np.ndarray, "n t c"]:
+        """Return the channels at the times of trajectories, from those first values that follow each one best."""
+        first = np.argmax(series.seen, axis=1)
+        start = np.take_along_axis(series.values, first[:, None], axis=1)[:, 0]
+        with np.errstate(all="ignore"):
+            begun = np.where(self.system.logs, np.log(start), start).T
+        modes = ("free",) * len(self.channels)
+        best = refit(self.system, np.zeros(0), begun, series, modes, steps=self.steps)
+        return self.solve(series.times, self.system.values(best.start).T, series.x)
 
     @cached_property
     def _compiled(self) -> Callable[[Any], Any]:
-        """A function of columns of x that gives the measured columns' means, compiled."""
-        import jax
-        import jax.numpy as jnp
-
-        x, y = [symbol(n) for n in self.x_names], [symbol(c.name) for c in self.channels]
-        rates = compiled([*y, *x], [c.rate.expression for c in self.channels], "jax")
-        starts = compiled(x, [c.start.expression for c in self.channels if c.start], "jax")
-        logs = [c.log for c in self.channels]
-        gaps = np.diff(self.times) / self.steps
+        """A function of columns of x that gives every channel at the times of the columns of y, compiled."""
+        rates = compiled([*self.system.states, *self.system.parameters], self.system.rates, "jax")
+        starts = compiled(
+            self.system.parameters, [c.start.expression for c in self.channels if c.start], "jax"
+        )
+        logs, gaps = np.array(self.system.logs)[:, None], np.diff(self.times) / self.steps
 
         def values(u: Any) -> Any:
-            return [jnp.exp(jnp.minimum(v, 300.0)) if log else v for v, log in zip(u, logs, strict=True)]
+            return jnp.where(logs, jnp.exp(jnp.where(logs, jnp.minimum(u, 300.0), 0.0)), u)
 
         def run(columns: Any) -> Any:
-            def rate(u: Any) -> Any:
-                return jnp.stack([v + 0.0 * u[0] for v in rates(*values(u), *columns)])
+            def stacked(entries: Any) -> Any:
+                return jnp.stack([jnp.broadcast_to(v, columns.shape[1:]) for v in entries])
 
-            def step(_: int, carry: Any) -> Any:
-                u, h = carry
-                k1 = rate(u)
-                k2 = rate(u + 0.5 * h * k1)
-                k3 = rate(u + 0.5 * h * k2)
-                return u + h / 6 * (k1 + 2 * k2 + 2 * k3 + rate(u + h * k3)), h
+            def rate(u: Any) -> Any:
+                return stacked(rates(*values(u), *columns))
 
             def interval(u: Any, h: Any) -> Any:
-                u = jax.lax.fori_loop(0, self.steps, step, (u, h))[0]
+                u = jax.lax.fori_loop(0, self.steps, lambda _, u: runge_kutta(rate, u, h), u)
                 return u, u
 
-            first = jnp.stack(
-                [
-                    jnp.log(s + 0.0 * columns[0]) if log else s + 0.0 * columns[0]
-                    for s, log in zip(starts(*columns), logs, strict=True)
-                ]
-            )
+            first = stacked(starts(*columns)) * 1.0
+            first = jnp.where(logs, jnp.log(jnp.where(logs, first, 1.0)), first)
             rest = jax.lax.scan(interval, first, jnp.asarray(gaps))[1]
-            states = jnp.concatenate([first[None], rest])
-            return jnp.stack(values(jnp.moveaxis(states, 1, 0)))
+            return jnp.moveaxis(jax.vmap(values)(jnp.concatenate([first[None], rest])), 2, 0)
 
         return jax.jit(run)
 
     def trajectories(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n t c"]:
         """Return every channel at the times of the columns of y, for rows of x."""
-        import jax
-
-        x = np.asarray(x, dtype=float)
-        out = np.empty((len(x), len(self.times), len(self.channels)))
-        with jax.enable_x64(True), np.errstate(all="ignore"):
+        x, found = np.asarray(x, dtype=float), []
+        with jax.enable_x64(True):
             for at in range(0, len(x), CHUNK):
                 part = x[at : at + CHUNK]
                 padded = np.concatenate([part, np.repeat(part[-1:], CHUNK - len(part), axis=0)])
-                out[at : at + CHUNK] = np.moveaxis(np.asarray(self._compiled(padded.T)), 0, 2).swapaxes(0, 1)[
-                    : len(part)
-                ]
-        return out
+                found.append(np.asarray(self._compiled(padded.T))[: len(part)])
+        return np.concatenate(found)
 
     @property
     def variables(self) -> set[str]:
@@ -197,67 +210,66 @@ class MotionLaw:
     @cached_property
     def columns(self) -> tuple[Measured, ...]:
         """The columns of y that it explains, by their place."""
-        index = sorted(j for c in self.channels for j in c.columns)
-        return tuple(Measured(self.y_names[j], j) for j in index)
+        return tuple(
+            Measured(self.y_names[j], j) for j in sorted(j for c in self.channels for j in c.columns)
+        )
 
-    @cached_property
-    def _places(self) -> list[tuple[Channel, int, int]]:
-        """Channel, its number and time of each column."""
-        where = {j: (c, a, k) for a, c in enumerate(self.channels) for k, j in enumerate(c.columns)}
-        return [where[m.index] for m in self.columns]
+    def _by_column(self, x: np.ndarray) -> Iterator[tuple[int, Channel, np.ndarray]]:
+        """Place in y, channel and centre of each column that it explains."""
+        found = self.trajectories(x)
+        where = {j: (c, found[:, k, a]) for a, c in enumerate(self.channels) for k, j in enumerate(c.columns)}
+        return ((m.index, *where[m.index]) for m in self.columns)
 
     def means(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n c"]:
-        """Return the centre of each column of y for rows of x."""
-        found = self.trajectories(x)
-        return np.column_stack([found[:, k, a] for _, a, k in self._places])
+        """Return the centre of each column of y that it explains for rows of x."""
+        return np.column_stack([mean for _, _, mean in self._by_column(x)])
+
+    def predict(self, x: Float[np.ndarray, "n d"], n_y: int) -> Float[np.ndarray, "n d_y"]:
+        """Return the centre of all ``n_y`` columns of y for rows of x, NaN where it says nothing."""
+        found = np.full((len(x), n_y), np.nan)
+        found[:, [m.index for m in self.columns]] = self.means(x)
+        return found
 
     def log_prob(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "k d_y"], *, paired: bool = False
     ) -> Float[np.ndarray, " n"]:
         """Return the log-density of y for each row of x: of all rows of y together, or of the one beside it."""
-        means = self.means(x)
-        total = np.zeros(len(x))
+        total, y = np.zeros(len(x)), np.asarray(y, float)
         with np.errstate(all="ignore"):
-            for j, (column, (channel, _, _)) in enumerate(zip(self.columns, self._places, strict=True)):
-                given = np.asarray(y, float)[:, column.index]
-                for value in [given] if paired else given:
-                    total += _log_density(channel, value, means[:, j])
+            for j, channel, mean in self._by_column(x):
+                law = channel.noise.law(mean, channel.scale)
+                density = law.logpmf if channel.noise.is_count else law.logpdf
+                for value in [y[:, j]] if paired else y[:, j]:
+                    total += np.where(np.isfinite(mean), density(value), -np.inf)
         return np.where(np.isfinite(total), total, -np.inf)
 
     def residuals(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"]
     ) -> Float[np.ndarray, "columns n"]:
-        """Return (y - mean) / spread of each column, row by row, on the scale of the noise."""
-        means, found = self.means(x), []
+        """Return what is left of each column, row by row, in standard deviations on the scale of the noise."""
         with np.errstate(all="ignore"):
-            for j, (column, (channel, _, _)) in enumerate(zip(self.columns, self._places, strict=True)):
-                given, mean = y[:, column.index], means[:, j]
-                off = np.log(given / mean) if channel.noise == "lognormal" else given - mean
-                found.append(off / channel.spread(mean))
-        return np.array(found)
+            rows = self._by_column(x)
+            return np.array([c.noise.residual(y[:, j], mean) / c.scale for j, c, mean in rows])
 
     def scores(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"], rng: np.random.Generator
     ) -> Float[np.ndarray, "columns n"]:
         """Return residuals that are standard normal where the law is true: of counts by their randomised rank."""
-        means, found = self.means(x), self.residuals(x, y)
-        for j, (column, (channel, _, _)) in enumerate(zip(self.columns, self._places, strict=True)):
-            if channel.noise in ("poisson", "binomial"):
-                mean, given = np.maximum(means[:, j], 1e-12), y[:, column.index]
-                law = (
-                    poisson(mean)
-                    if channel.noise == "poisson"
-                    else binom(channel.scale, np.minimum(mean / channel.scale, 1))
-                )
-                rank = law.cdf(given - 1) + rng.uniform(size=len(given)) * law.pmf(given)
-                found[j] = norm.ppf(np.clip(rank, 1e-12, 1 - 1e-12))
+        found = self.residuals(x, y)
+        for i, (j, channel, mean) in enumerate(self._by_column(x)):
+            if channel.noise.is_count:
+                law = channel.noise.law(mean, channel.scale)
+                rank = law.cdf(y[:, j] - 1) + rng.uniform(size=len(y)) * law.pmf(y[:, j])
+                found[i] = norm.ppf(np.clip(rank, 1e-12, 1 - 1e-12))
         return found
 
     def sample(self, x: Float[np.ndarray, "n d"], rng: np.random.Generator) -> Float[np.ndarray, "n c"]:
         """Return a row of measured columns for each row of x, with noise."""
-        means = self.means(x)
-        found = [_noisy(c, means[:, j], rng) for j, (c, _, _) in enumerate(self._places)]
-        return np.column_stack(found)
+        found = [
+            c.noise.law(np.nan_to_num(mean, posinf=1e12), c.scale).rvs(random_state=rng)
+            for _, c, mean in self._by_column(x)
+        ]
+        return np.column_stack(found).astype(float)
 
     # Words ----------------------------------------------------------------------------------------------------
 
@@ -265,9 +277,8 @@ class MotionLaw:
     def n_constants(self) -> int:
         """How many numbers a reader meets."""
         formulas = [f for c in self.channels for f in (Formula(c.slope), c.start) if f is not None]
-        return sum(len(f.constants) for f in formulas) + sum(
-            c.noise in ("normal", "lognormal") and c.scale > 0 for c in self.channels
-        )
+        scales = sum(not c.noise.is_count and c.scale > 0 for c in self.channels)
+        return sum(len(f.constants) for f in formulas) + scales
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -277,12 +288,11 @@ class MotionLaw:
 
     def lines(self, digits: int = 4) -> list[str]:
         """Return it as lines of text, one for each channel."""
-        found = []
-        for c in self.channels:
-            first = min((_slope_text(s, digits) for s in _shapes(c)), key=len)
-            begin = f",  {c.name}(0) = {c.start.text(digits)}" if c.start is not None else ""
-            found.append(f"{c.name}' = {first}{begin}{_noise_text(c)}")
-        return found
+        starts = [f",  {c.name}(0) = {c.start.text(digits)}" if c.start else "" for c in self.channels]
+        return [
+            f"{c.name}' = {Formula(c.shown).text(digits)}{start}{c.noise_text}"
+            for c, start in zip(self.channels, starts, strict=True)
+        ]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -294,60 +304,13 @@ class MotionLaw:
         """Return it as a LaTeX ``align*`` environment."""
         rows = []
         for c in self.channels:
-            shape = min(_shapes(c), key=lambda s: len(_slope_text(s, digits)))
-            rows.append(rf"\dot{{{sympy.latex(symbol(c.name))}}} &= {sympy.latex(_rounded(shape, digits))}")
+            rounded = c.shown.xreplace({f: sympy.Float(float(f), digits) for f in c.shown.atoms(sympy.Float)})
+            rows.append(rf"\dot{{{sympy.latex(symbol(c.name))}}} &= {sympy.latex(rounded)}")
         return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
-
-    def code(self, language: str) -> str:
-        """Return source that stands alone, ``"python"``, ``"c"`` or ``"javascript"``, with an integrator."""
-        from isr.motion.code import generate
-
-        return generate(self, language)
 
     def _repr_latex_(self) -> str:
         return self.latex()
 
-
-def _shapes(c: Channel) -> list[sympy.Expr]:
-    whole = symbol(c.name) * c.rate.expression if c.log else c.rate.expression
-    return [c.slope, whole, sympy.together(whole)]
-
-
-def _rounded(e: sympy.Expr, digits: int) -> sympy.Expr:
-    return e.xreplace({f: sympy.Float(float(f), digits) for f in e.atoms(sympy.Float)})
-
-
-def _slope_text(e: sympy.Expr, digits: int) -> str:
-    return Formula(e).text(digits)
-
-
-def _noise_text(c: Channel) -> str:
-    if c.noise in ("normal", "lognormal") and c.scale == 0:
-        return ""
-    if c.noise in ("normal", "lognormal"):
-        return f" ± {c.scale:.2g}" if c.noise == "normal" else f" times exp(± {c.scale:.2g})"
-    return {"poisson": ", counted", "binomial": f", counted of {c.scale:g}"}.get(c.noise, ", not measured")
-
-
-def _log_density(c: Channel, y: Any, mean: np.ndarray) -> np.ndarray:
-    if c.noise == "poisson":
-        mean = np.maximum(mean, 1e-12)
-        return y * np.log(mean) - mean - gammaln(y + 1)
-    if c.noise == "binomial":
-        n, p = c.scale, np.clip(mean / c.scale, 1e-12, 1 - 1e-12)
-        ways = gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
-        return ways + y * np.log(p) + (n - y) * np.log1p(-p)
-    if c.noise == "lognormal":
-        y, mean = np.log(y), np.log(mean)
-        return -0.5 * ((y - mean) / c.scale) ** 2 - np.log(c.scale) - 0.5 * LOG_TWO_PI - y
-    return -0.5 * ((y - mean) / c.scale) ** 2 - np.log(c.scale) - 0.5 * LOG_TWO_PI
-
-
-def _noisy(c: Channel, mean: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    mean = np.nan_to_num(mean, posinf=1e12)
-    if c.noise == "poisson":
-        return rng.poisson(np.clip(mean, 0, 1e15)).astype(float)
-    if c.noise == "binomial":
-        return rng.binomial(int(c.scale), np.clip(mean / c.scale, 0, 1)).astype(float)
-    noise = c.scale * rng.normal(size=len(mean))
-    return mean * np.exp(noise) if c.noise == "lognormal" else mean + noise
+    def code(self, language: str) -> str:
+        """Return source that stands alone, ``"python"``, ``"c"`` or ``"javascript"``, with an integrator."""
+        return source(self, language)

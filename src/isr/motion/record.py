@@ -6,25 +6,58 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+import equinox as eqx
+import numpy as np
+
 from isr.motion.law import Channel, MotionLaw
+from isr.motion.noise import Noise
 from isr.search.formula import Formula, parse
 
 
-def of_motion(law: MotionLaw) -> dict[str, Any]:
-    """Return a law of motion as plain data.
+class SavedMotion(eqx.Module):
+    """A law of motion as a file holds it, that of a `MotionRegressor`.
+
+    Args:
+        law: What `of_motion` made of it.
 
     Example:
         >>> rate = Formula(parse("-2.0*m", ["m"]))
-        >>> to_motion(of_motion(MotionLaw((), (Channel("m", rate),))))
-        m' = -2*m
+        >>> saved = SavedMotion(of_motion(MotionLaw((), (Channel("m", rate),))))
+        >>> saved.to_law(), saved.trajectory([0.0, 1.0], [1.0]).round(3).tolist()
+        (m' = -2*m, [[1.0], [0.135]])
     """
+
+    law: dict[str, Any]
+
+    def to_law(self) -> MotionLaw:
+        """Return the law of motion."""
+        return to_motion(self.law)
+
+    def refuse_unreadable(self) -> None:
+        """Raise unless every formula can be read."""
+        self.to_law()
+
+    def sections(self, x_names: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Return what was found as text, under a heading."""
+        return [("The law of motion", str(self.to_law()))]
+
+    def trajectory(self, times: Any, start: Any, x: Any = None) -> np.ndarray:
+        """Return the trajectory at times from a start, see `MotionLaw.trajectory`."""
+        return self.to_law().trajectory(times, start, x)
+
+
+def of_motion(law: MotionLaw) -> dict[str, Any]:
+    """Return a law of motion as plain data."""
     channels = [
-        {**asdict(c), "rate": c.rate.text(None), "start": None if c.start is None else c.start.text(None)}
+        {
+            **asdict(c), "rate": c.rate.text(None), "start": None if c.start is None else c.start.text(None),
+            "noise": str(c.noise), "columns": list(c.columns),
+        }
         for c in law.channels
-    ]
+    ]  # fmt: skip
     return {
         "x_names": list(law.x_names), "n_y": len(law.y_names), "y_names": list(law.y_names), "steps": law.steps,
-        "times": [float(t) for t in law.times], "channels": [{**c, "columns": list(c["columns"])} for c in channels],
+        "times": [float(t) for t in law.times], "channels": channels,
     }  # fmt: skip
 
 
@@ -32,13 +65,15 @@ def to_motion(record: Mapping[str, Any]) -> MotionLaw:
     """Return the law that `of_motion` took apart."""
     x_names = tuple(str(n) for n in record["x_names"])
     names = [*x_names, *(str(c["name"]) for c in record["channels"])]
-    channels = tuple(
-        Channel(
-            str(c["name"]), Formula(parse(c["rate"], names)), bool(c["log"]),
-            None if c["start"] is None else Formula(parse(c["start"], x_names)), str(c["noise"]), float(c["scale"]),
-            tuple(int(j) for j in c["columns"]),
+    channels = []
+    for c in record["channels"]:
+        start = None if c["start"] is None else Formula(parse(c["start"], x_names))
+        noise = Noise.read(str(c["noise"])) if c["noise"] else Noise("")
+        columns = tuple(int(j) for j in c["columns"])
+        rate = Formula(parse(c["rate"], names))
+        channels.append(
+            Channel(str(c["name"]), rate, bool(c["log"]), start, noise, float(c["scale"]), columns)
         )
-        for c in record["channels"]
-    )  # fmt: skip
     times = tuple(float(t) for t in record["times"])
-    return MotionLaw(x_names, channels, times, int(record["steps"]), tuple(str(n) for n in record["y_names"]))
+    y_names = tuple(str(n) for n in record["y_names"])
+    return MotionLaw(x_names, tuple(channels), times, int(record["steps"]), y_names)

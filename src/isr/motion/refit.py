@@ -1,83 +1,141 @@
 """Refit: constants of rates through the integrator, by Gauss-Newton steps on trajectories or segments of them.
 
-The state at the first time is free for each trajectory and eliminated (``"free"``), the same for all (``"shared"``), or
-a parameter of the trajectory (its number).
+The state at the first time is free for each trajectory and eliminated (``"free"``), the same for all (``"shared"``), 1
+(``"one"``), or a parameter of the trajectory (its number).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import sympy
 from jaxtyping import Float
-from scipy.special import xlogy
 
+from isr.motion.noise import Noise
 from isr.motion.series import Series
 from isr.motion.system import System
 
 Start = str | int
 # Noise below this share of a channel's spread cannot be told from the integrator's error.
 LEAST_NOISE = 1e-7
-# Anscombe's: what makes the noise of small counts about constant.
-SHIFT, LEAST_MEAN = 3 / 8, 1e-9
 N_DAMPINGS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Constants of a system, with what they leave.
+    """Constants of a system, with what they leave of trajectories.
 
     Args:
         system: The rates.
+        series: The trajectories.
+        modes: Where each channel begins.
         theta: Constants.
         start: States at the first time, channels first: of each trajectory.
-        sigma: Noise of each channel, on the scale of its state.
-        nats: Mean negative log-likelihood per measured value, without constants.
-        n_values: How many values were fitted.
-        n_free: How many numbers were fitted.
+        steps: Steps between two times.
+        nats: Negative log-likelihood of all measured values, without constants; infinite where they blow up.
+        sigma: Noise of each channel, on the scale of its noise.
         errors: Standard errors of the constants.
-            steps: Steps between two times.
     """
 
     system: System
+    series: Series
+    modes: tuple[Start, ...]
     theta: np.ndarray
     start: np.ndarray
-    sigma: np.ndarray
-    nats: float
-    n_values: int
-    n_free: int
-    errors: np.ndarray = field(default_factory=lambda: np.zeros(0))
     steps: int = 4
-    series: Series | None = None
-    modes: tuple[Start, ...] = ()
+    nats: float = np.inf
+    sigma: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    errors: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def bic(self, per_term: float = 0.0) -> float:
         """Return twice the description length, with a price for each constant besides."""
-        return (
-            2 * self.n_values * self.nats + self.n_free * np.log(self.n_values) + per_term * len(self.theta)
-        )
+        n_free = len(self.theta) + self.modes.count("shared") + self.modes.count("free") * self.start.shape[1]
+        return 2 * self.nats + n_free * np.log(self.series.n_values) + per_term * len(self.theta)
 
-    def without(self, constants: Sequence[object]) -> Fit:
+    def without(self, constants: Collection[sympy.Symbol]) -> Fit:
         """Return the fit as one that knows nothing of some constants."""
         kept = [s not in constants for s in self.system.constants]
         left = tuple(s for s in self.system.constants if s not in constants)
         return replace(self, system=replace(self.system, constants=left), theta=self.theta[kept])
 
-    def residuals(self, *, scaled: bool = True) -> Float[np.ndarray, "c t n"]:
-        """Return what is left of each value, on the scale of the noise or its own; 0 where nothing was measured."""
-        s = self.series if scaled else replace(self.series, kinds=("normal",) * len(self.series.names))
-        p = _Problem(self.system, s, (), self.steps)
-        return np.nan_to_num(p.residuals(self.system.solve(self.theta, self.start, s.times, s.x, self.steps)))
+    def residuals(self, noises: Sequence[Noise] | None = None) -> Float[np.ndarray, "c t n"]:
+        """Return what is left of each value, on the scale of the noise; 0 where nothing was measured."""
+        s = self.series if noises is None else replace(self.series, noises=tuple(noises))
+        return np.nan_to_num(_Problem(self.system, s, self.modes, self.steps).residuals(self._solved()))
 
     def step_error(self) -> float:
-        """Return by how much twice as many steps change the states, relative to the noise."""
-        given = self.theta, self.start, self.series.times, self.series.x
-        off = np.diff(
-            [self.system.values(self.system.solve(*given, k)) for k in (self.steps, 2 * self.steps)], axis=0
-        )[0]
-        size = np.sqrt(np.nanmean(off**2, axis=(1, 2)))
-        return float(np.max(size / self.sigma))
+        """Return by how much twice as many steps change the channels, relative to the noise."""
+        once, twice = (self.system.values(self._solved(k)) for k in (self.steps, 2 * self.steps))
+        return float(np.max(np.sqrt(np.nanmean((once - twice) ** 2, axis=(1, 2))) / self.sigma))
+
+    def likeliest_noises(self) -> tuple[Noise, ...]:
+        """Return which noise the residuals have, channel by channel: additive or relative; counts stay counts."""
+        found, u, known = [], self._solved(), self.series.noises
+        for c, noise in enumerate(known):
+            options = [noise] if noise.is_count else [Noise("normal"), Noise("lognormal")]
+            if np.nanmin(self.series.values[..., c], initial=np.inf) <= 0:
+                options = options[:1]
+
+            def loss(option: Noise, c: int = c) -> float:
+                series = replace(self.series, noises=(*known[:c], option, *known[c + 1 :]))
+                problem = _Problem(self.system, series, self.modes, 1)
+                return problem.loss(problem.residuals(u))
+
+            found.append(min(options, key=loss))
+        return tuple(found)
+
+    def _solved(self, steps: int | None = None) -> np.ndarray:
+        s = self.series
+        return self.system.solve(self.theta, self.start, s.times, s.x, steps or self.steps)
+
+
+def refit(
+    system: System, theta: np.ndarray, start: np.ndarray, series: Series, modes: Sequence[Start], *,
+    steps: int = 4, iterations: int = 30, hopeless: float = np.inf,
+) -> Fit:  # fmt: skip
+    """Return the constants that fit best, found from ``theta`` and ``start`` (channels first).
+
+    Args:
+        system: The rates.
+        theta: Constants to begin with.
+        start: States at the first times to begin with.
+        series: The trajectories.
+        modes: Where each channel begins.
+        steps: Runge-Kutta steps between two times.
+        iterations: Most Gauss-Newton steps.
+        hopeless: A negative log-likelihood that has to come in sight, else the fit is given up.
+    """
+    p = _Problem(system, series, tuple(modes), steps)
+    theta, start, q = np.array(theta, float), np.array(start, float), len(theta)
+    with np.errstate(all="ignore"):
+        loss, damping, normal = p.loss(p.left(theta, start)), 1e-3, np.eye(q)
+        for number in range(iterations if np.isfinite(loss) else 0):
+            linear = p.linearised(theta, start)
+            if not (np.isfinite(linear.normal).all() and np.isfinite(linear.gradient).all()):
+                loss = np.inf
+                break
+            normal = linear.normal
+            for _ in range(N_DAMPINGS):
+                step, move = linear.step(damping)
+                new_theta, new_start = theta + step[:q], start.copy()
+                new_start[p.shared] += step[q:, None]
+                new_start[p.free] += move.T
+                new_loss = p.loss(p.left(new_theta, new_start))
+                if new_loss < loss:
+                    break
+                damping = max(damping, 1e-6) * 8
+            else:
+                break
+            gain, loss = loss - new_loss, new_loss
+            theta, start, damping = new_theta, new_start, damping / 5
+            out_of_sight = number >= 3 and loss - 10 * gain > hopeless
+            if out_of_sight or gain < 1e-6 * np.sqrt(series.n_values) + 1e-9 * abs(loss):
+                break
+        errors = np.sqrt(np.maximum(np.diag(np.linalg.pinv(normal)), 0))[:q]
+        sigma = p.sigma(p.left(theta, start))
+    return Fit(system, series, p.modes, theta, start, steps, loss, sigma, errors)
 
 
 @dataclass(eq=False)
@@ -86,36 +144,34 @@ class _Problem:
     series: Series
     modes: tuple[Start, ...]
     steps: int
-    floor: np.ndarray = field(init=False)
-    seen: np.ndarray = field(init=False)
-    target: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        s = self.series
-        self.target = s.values.transpose(2, 1, 0)
+        self.target = self.series.values.transpose(2, 1, 0)
         self.seen = np.isfinite(self.target)
+        self.counts = np.maximum(self.seen.sum(axis=(1, 2)), 1)
+        self.free = [a for a, m in enumerate(self.modes) if m == "free"]
+        self.shared = [a for a, m in enumerate(self.modes) if m == "shared"]
+        self.floor, self.jacobian = np.zeros(len(self.target)), 0.0
         with np.errstate(all="ignore"):
-            spread = [
-                np.std(on_scale(v[k], kind)) if k.any() else 1.0
-                for v, k, kind in zip(self.target, self.seen, s.kinds, strict=True)
-            ]
-        self.floor = LEAST_NOISE * np.nan_to_num(np.array(spread)) + 1e-300
+            for c, (v, noise) in enumerate(zip(self.target, self.series.noises, strict=True)):
+                self.floor[c] = (
+                    LEAST_NOISE * np.nan_to_num(np.nanstd(noise.on_scale(v[self.seen[c]]))) + 1e-300
+                )
+                if noise.kind == "lognormal":  # what comparing noise on different scales takes
+                    self.jacobian += float(np.sum(np.log(v[self.seen[c]])))
+
+    def left(self, theta: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """What constants and first states leave of each value."""
+        return self.residuals(self.system.solve(theta, start, self.series.times, self.series.x, self.steps))
 
     def residuals(self, u: np.ndarray) -> np.ndarray:
-        """Return what states leave of each value, on a scale on which noise is the same everywhere."""
+        """What states leave of each value, on a scale on which noise is the same everywhere."""
+        rows = zip(self.series.noises, self.target, self.system.values(u), strict=True)
         with np.errstate(all="ignore"):
-            pairs = zip(self.target, self.system.values(u), self.series.kinds, strict=True)
-            return np.where(self.seen, np.stack([_residual(*three) for three in pairs]), 0.0)
-
-    def slope(self, u: np.ndarray) -> np.ndarray:
-        """Return the derivative of minus the residuals by states."""
-        y = self.system.values(u)
-        found = [_slope(*three) for three in zip(self.target, y, self.series.kinds, strict=True)]
-        return np.stack([f * v if log else f for f, v, log in zip(found, y, self.system.logs, strict=True)])
+            return np.where(self.seen, np.stack([noise.residual(y, mean) for noise, y, mean in rows]), 0.0)
 
     def sigma(self, r: np.ndarray) -> np.ndarray:
-        counts = self.seen.sum(axis=(1, 2))
-        return np.maximum(np.sqrt(np.nansum(r**2, axis=(1, 2)) / np.maximum(counts, 1)), self.floor)
+        return np.maximum(np.sqrt(np.nansum(r**2, axis=(1, 2)) / self.counts), self.floor)
 
     def loss(self, r: np.ndarray) -> float:
         """Sum over values of log sigma: what likelihood with the best sigma leaves."""
@@ -123,182 +179,41 @@ class _Problem:
             return np.inf
         return float(np.sum(self.seen.sum(axis=(1, 2)) * (np.log(self.sigma(r)) + 0.5))) + self.jacobian
 
-    @property
-    def jacobian(self) -> float:
-        """What comparing noise on different scales takes."""
-        logs = np.array([kind == "lognormal" for kind in self.series.kinds])
-        with np.errstate(all="ignore"):
-            return float(np.sum(np.log(self.target[logs]), where=self.seen[logs]))
-
-
-def on_scale(v: np.ndarray, kind: str) -> np.ndarray:
-    """Return values on a scale on which their noise is the same everywhere."""
-    with np.errstate(all="ignore"):
-        if kind == "lognormal":
-            return np.log(v)
-        if kind == "poisson":
-            return 2 * np.sqrt(np.maximum(v, 0) + SHIFT)
-        if kind.startswith("binomial"):
-            n = trials(kind)
-            return 2 * np.sqrt(n + 0.5) * np.arcsin(np.sqrt((np.clip(v, 0, n) + SHIFT) / (n + 2 * SHIFT)))
-        return v
-
-
-def _residual(y: np.ndarray, mean: np.ndarray, kind: str) -> np.ndarray:
-    """Return values less means on that scale; of counts the root of their deviance, which is twice a likelihood."""
-    if kind in ("normal", "lognormal"):
-        return on_scale(y, kind) - on_scale(mean, kind)
-    n = trials(kind)
-    mean = np.clip(mean, LEAST_MEAN, n * (1 - 1e-12))
-    deviance = xlogy(y, y / mean) - (y - mean)
-    if np.isfinite(n):
-        deviance = xlogy(y, y / mean) + xlogy(n - y, (n - y) / (n - mean))
-    return np.sign(y - mean) * np.sqrt(np.maximum(2 * deviance, 0.0))
-
-
-def _slope(y: np.ndarray, mean: np.ndarray, kind: str) -> np.ndarray:
-    if kind in ("normal", "lognormal"):
-        return 1 / mean if kind == "lognormal" else np.ones_like(mean)
-    inside = np.clip(mean, LEAST_MEAN, trials(kind) * (1 - 1e-12))
-    variance = inside * (1 - inside / trials(kind))
-    r = _residual(y, inside, kind)
-    return np.where(np.abs(r) > 1e-4, (y - inside) / (variance * r), 1 / np.sqrt(variance)) * (inside == mean)
-
-
-def trials(kind: str) -> float:
-    """Return the number of trials that a noise such as ``"binomial(1000)"`` names, infinite of others."""
-    return float(kind.partition("(")[2].rstrip(")")) if kind.startswith("binomial") else np.inf
-
-
-def likeliest_kinds(fit: Fit) -> tuple[str, ...]:
-    """Return which noise the residuals of a fit have, channel by channel: additive or relative."""
-    s = fit.series
-    u = fit.system.solve(fit.theta, fit.start, s.times, s.x, fit.steps)
-    kinds = []
-    for c in range(len(s.names)):
-        found = {}
-        if s.kinds[c] not in ("normal", "lognormal"):
-            kinds.append(s.kinds[c])
-            continue
-        for kind in ("normal", "lognormal") if np.nanmin(s.values[..., c]) > 0 else ("normal",):
-            p = _Problem(
-                fit.system,
-                replace(s, kinds=tuple(kind if i == c else k for i, k in enumerate(s.kinds))),
-                (),
-                1,
-            )
-            found[kind] = p.loss(p.residuals(u))
-        kinds.append(min(found, key=lambda kind: found[kind]))
-    return tuple(kinds)
-
-
-def refit(
-    system: System, theta: np.ndarray, start: np.ndarray, series: Series, modes: Sequence[Start], *,
-    steps: int = 4, iterations: int = 30, tolerance: float = 1e-5, hopeless: float = np.inf,
-) -> Fit:  # fmt: skip
-    """Return the constants that fit best, found from ``theta`` and ``start`` (channels first)."""
-    with np.errstate(all="ignore"):
-        return _refit(
-            _Problem(system, series, tuple(modes), steps), theta, start, iterations, tolerance, hopeless
-        )
+    def linearised(self, theta: np.ndarray, start: np.ndarray) -> _Linear:
+        s, q = self.series, len(theta)
+        u, slopes = self.system.sensitivities(theta, start, s.times, s.x, self.steps)
+        r, means = self.residuals(u), self.system.values(u)
+        for c, (noise, log) in enumerate(zip(s.noises, self.system.logs, strict=True)):
+            slopes[c] *= noise.slope(self.target[c], means[c]) * (means[c] if log else 1.0)
+        weights, n = np.where(self.seen, 1 / self.sigma(r)[:, None, None], 0.0), r.shape[2]
+        rows = np.nan_to_num(slopes * weights[:, None], posinf=0, neginf=0).transpose(3, 0, 2, 1)
+        rows = rows.reshape(n, -1, slopes.shape[1])
+        jacobian = rows[..., [*range(q), *(q + a for a in self.shared)]]
+        res = (np.nan_to_num(r) * weights).transpose(2, 0, 1).reshape(n, -1)
+        return _Linear(jacobian, res, rows[..., [q + a for a in self.free]])
 
 
 @dataclass(eq=False)
 class _Linear:
     """Residuals to first order: by constants and shared first states, and by free ones, which are eliminated."""
 
-    jac: np.ndarray
-    res: np.ndarray
-    basis: np.ndarray | None
-    upper: np.ndarray | None
-    normal: np.ndarray = field(init=False)
-    gradient: np.ndarray = field(init=False)
+    jacobian: Float[np.ndarray, "n r k"]
+    res: Float[np.ndarray, "n r"]
+    own: Float[np.ndarray, "n r f"]
 
     def __post_init__(self) -> None:
-        left, rest = self.jac, self.res
-        if self.basis is not None:
-            left = left - self.basis @ (self.basis.transpose(0, 2, 1) @ left)
-            along = np.einsum("nrf,nr->nf", self.basis, rest)
-            rest = rest - np.einsum("nrf,nf->nr", self.basis, along)
+        jitter = 1e-12 * np.random.default_rng(0).normal(size=self.own.shape)
+        self.basis, self.upper = np.linalg.qr(self.own + jitter)
+        left = self.jacobian - self.basis @ (self.basis.transpose(0, 2, 1) @ self.jacobian)
+        rest = self.res - np.einsum("nrf,ngf,ng->nr", self.basis, self.basis, self.res, optimize=True)
         flat = left.reshape(rest.size, left.shape[2])
         self.normal, self.gradient = flat.T @ flat, flat.T @ rest.reshape(-1)
 
-    @property
-    def is_finite(self) -> bool:
-        """Whether there is a step at all."""
-        return bool(np.isfinite(self.normal).all() and np.isfinite(self.gradient).all())
-
-    def step(self, damping: float) -> tuple[np.ndarray, np.ndarray | None]:
+    def step(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the damped step of constants and shared states, and that of free states, a row per trajectory."""
         size = np.sqrt(np.maximum(np.diag(self.normal), 1e-300))
-        step = size
-        if len(size):
-            scaled = self.normal / np.outer(size, size) + damping * np.eye(len(size))
-            step = np.linalg.lstsq(scaled, self.gradient / size, rcond=1e-14)[0] / size
-        if self.basis is None or self.upper is None:
-            return step, None
-        inner = np.einsum("nrf,nr->nf", self.basis, self.res - self.jac @ step)
-        ridge = 1e-10 * np.max(np.abs(self.upper)) * np.eye(self.upper.shape[1])
+        scaled = self.normal / np.outer(size, size) + damping * np.eye(len(size))
+        step = np.linalg.lstsq(scaled, self.gradient / size, rcond=1e-14)[0] / size
+        inner = np.einsum("nrf,nr->nf", self.basis, self.res - self.jacobian @ step)
+        ridge = 1e-10 * np.max(np.abs(self.upper), initial=0.0) * np.eye(self.upper.shape[1])
         return step, np.linalg.solve(self.upper + ridge, inner[..., None])[..., 0]
-
-
-def _linear(p: _Problem, theta: np.ndarray, start: np.ndarray, free: list[int], shared: list[int]) -> _Linear:
-    u, slopes = p.system.sensitivities(theta, start, p.series.times, p.series.x, p.steps)
-    r, q = p.residuals(u), len(theta)
-    weights = np.where(p.seen, 1 / p.sigma(r)[:, None, None], 0.0)
-    slopes, n = slopes * (p.slope(u) * weights)[:, None], r.shape[2]
-
-    def rows(columns: list[int]) -> np.ndarray:
-        chosen = slopes[:, columns].transpose(3, 0, 2, 1).reshape(n, r.size // n, len(columns))
-        return np.nan_to_num(chosen, posinf=0, neginf=0)
-
-    res = (np.nan_to_num(r) * weights).transpose(2, 0, 1).reshape(n, -1)
-    jac = rows([*range(q), *(q + a for a in shared)])
-    if not free:
-        return _Linear(jac, res, None, None)
-    own = rows([q + a for a in free])
-    basis, upper = np.linalg.qr(own + 1e-12 * np.random.default_rng(0).normal(size=own.shape))
-    return _Linear(jac, res, basis, upper)
-
-
-def _refit(
-    p: _Problem, theta: np.ndarray, start: np.ndarray, iterations: int, tolerance: float, hopeless: float
-) -> Fit:
-    def left(theta: np.ndarray, start: np.ndarray) -> np.ndarray:
-        return p.residuals(p.system.solve(theta, start, p.series.times, p.series.x, p.steps))
-
-    theta, start = np.array(theta, float), np.array(start, float)
-    loss, damping, q = p.loss(left(theta, start)), 1e-3, len(theta)
-    free = [a for a, m in enumerate(p.modes) if m == "free"]
-    shared = [a for a, m in enumerate(p.modes) if m == "shared"]
-    normal = np.eye(q + len(shared))
-    for number in range(iterations if np.isfinite(loss) else 0):
-        linear = _linear(p, theta, start, free, shared)
-        if not linear.is_finite:
-            loss = np.inf
-            break
-        normal = linear.normal
-        for _ in range(N_DAMPINGS):
-            step, move = linear.step(damping)
-            new_theta, new_start = theta + step[:q], start.copy()
-            new_start[shared] += step[q:, None]
-            if move is not None:
-                new_start[free] += move.T
-            new_loss = p.loss(left(new_theta, new_start))
-            if new_loss < loss:
-                break
-            damping = max(damping, 1e-6) * 8
-        else:
-            break
-        gain, loss = loss - new_loss, new_loss
-        theta, start, damping = new_theta, new_start, damping / 5
-        if number >= 3 and loss - 10 * gain > hopeless:
-            break
-        if gain < 0.1 * tolerance * p.seen.sum() ** 0.5 + 1e-9 * abs(loss):
-            break
-    errors = np.sqrt(np.maximum(np.diag(np.linalg.pinv(normal)), 0))[:q]
-    n_values, n_free = int(p.seen.sum()), q + len(shared) + len(free) * start.shape[1]
-    sigma = p.sigma(left(theta, start))
-    return Fit(
-        p.system, theta, start, sigma, loss / n_values, n_values, n_free, errors, p.steps, p.series, p.modes
-    )

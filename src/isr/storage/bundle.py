@@ -224,7 +224,7 @@ class Bundle:
     @property
     def abilities(self) -> tuple[str, ...]:
         """Which of ``posterior``, ``predict``, ``sample`` and ``score_samples`` this kind of model has."""
-        if isinstance(self.model, Formulas):
+        if isinstance(self.model, Formulas) or hasattr(self.model, "trajectory"):
             return ("predict",)
         if self._laws is not None:
             return ("posterior", "predict")
@@ -241,11 +241,11 @@ class Bundle:
 
     @property
     def sections(self) -> list[tuple[str, str]]:
-        """What an `Inversion` found as text, under a heading each, its verdict first; empty for other models."""
-        if self._laws is None:
+        """What an `Inversion` or a `MotionRegressor` found as text, under a heading each; empty for other models."""
+        if not hasattr(self.model, "sections"):
             return []
         verdict = str(self.metadata.get("verdict", ""))
-        return [("Verdict", verdict), *self._laws.sections(self.named().x_names)]
+        return [("Verdict", verdict), *self.model.sections(self.named().x_names)]
 
     @cached_property
     def _known_laws(self) -> Any:
@@ -288,9 +288,14 @@ class Bundle:
             simulator=simulator,
         )
 
-    def predict(self, x: Any) -> np.ndarray:
-        """Return y for rows of x, a column per output: the surrogate of an `ISR`, or the formulas of a regressor."""
+    def predict(self, x: Any, *given: Any) -> np.ndarray:
+        """Return y for rows of x, a column per output: the surrogate of an `ISR`, or the formulas of a regressor.
+
+        A law of motion takes times, the values at the first of them and its parameters, as `MotionRegressor.predict`.
+        """
         self.require("predict")
+        if hasattr(self.model, "trajectory"):
+            return self.model.trajectory(x, *given)
         rows = read_table(x, like=self.columns("x"), what="x").values
         if self._laws is not None:
             return self._laws.to_law().predict(rows, len(self.y_names))

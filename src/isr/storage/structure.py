@@ -67,6 +67,7 @@ CLASSES = {
     "Permutation": "isr.bijections.affine",
     "Polar": "isr.bijections.charts",
     "SavedLaws": "isr.inversion.record",
+    "SavedMotion": "isr.motion.record",
     "Shapes": "isr.bijections.shapes",
     "Shift": "isr.bijections.affine",
     "SinhArcsinh": "isr.bijections.charts",

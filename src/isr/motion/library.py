@@ -1,15 +1,15 @@
-"""Dictionary: terms that a rate may be a sum of, products of states, of functions of them and of parameters."""
+"""Library: terms that a rate may be a sum of, products of states, of functions of them and of parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Any
 
 import numpy as np
 import sympy
 from jaxtyping import Float
+from sympy import cos, cot, sin, tan
 
 from isr.motion.system import compiled
 
@@ -35,6 +35,7 @@ class Library:
 
 LADDER = (
     Library(2),
+    Library(1, inverse=True),
     Library(3, inverse=True),
     Library(2, functions=("sin", "cos"), inverse=True),
     Library(3, ratio=True),
@@ -44,52 +45,39 @@ LADDER = (
 
 def terms(
     library: Library, states: Sequence[sympy.Symbol], parameters: Sequence[sympy.Symbol],
-    whole: Sequence[bool], whole_parameters: Sequence[bool],
+    signed: Collection[sympy.Symbol],
 ) -> list[sympy.Expr]:  # fmt: skip
-    """Return the terms of a library, simple ones first.
-
-    Args:
-        library: What to build.
-        states: Symbols of the channels.
-        parameters: Symbols of the parameters.
-        whole: Which states keep their sign.
-        whole_parameters: Which parameters do.
+    """Return the terms of a library, simple ones first; ``signed`` are the symbols that never vanish.
 
     Example:
         >>> a, b, k = sympy.symbols("a b k", real=True)
-        >>> terms(Library(1), [a, b], [k], [True, True], [True])
+        >>> terms(Library(1), [a, b], [k], [])
         [1, a, b, k, a*k, b*k]
     """
-    atoms = list(states)
-    atoms += [1 / s for s, fixed in zip(states, whole, strict=True) if library.inverse and fixed]
+    atoms = [*states, *(1 / s for s in states if library.inverse and s in signed)]
     atoms += [getattr(sympy, f)(s) for f in library.functions for s in states]
-    atoms += [
-        getattr(sympy, f)(s)
-        for f in library.functions[:1] and ("tan", "cot")
-        for s in states
-        if library.inverse
-    ]
-    products = _products(atoms, library.degree)
-    products = [p for p in products if not any(_is_redundant(p, s) for s in states)]
-    factors = list(parameters)
-    if library.inverse or library.ratio:
-        factors += [1 / s for s, fixed in zip(parameters, whole_parameters, strict=True) if fixed]
-    powers = _products(factors, 2 if library.inverse or library.ratio else 1)
-    found = {p * f: None for f in powers for p in products}
-    if len(found) > MOST_TERMS:
-        found = {p * f: None for f in _products(factors, 1) for p in products}
+    if library.functions and library.inverse:
+        atoms += [f(s) for f in (tan, cot) for s in states]
+    products = [p for p in _products(atoms, library.degree) if not any(_is_redundant(p, s) for s in states)]
+    divides = library.inverse or library.ratio
+    factors = [*parameters, *(1 / s for s in parameters if divides and s in signed)]
+    found: dict[sympy.Expr, None] = {}
+    for degree in (2, 1) if divides else (1,):
+        found = {p * f: None for f in _products(factors, degree) for p in products}
+        if len(found) <= MOST_TERMS:
+            break
     return list(found)[:MOST_TERMS]
 
 
 def _is_redundant(product: sympy.Expr, s: sympy.Symbol) -> bool:
     """Whether a product of functions of a state is another term, or a sum of others."""
-    sin, cos, tan, cot = (product.has(f(s)) for f in (sympy.sin, sympy.cos, sympy.tan, sympy.cot))
-    twice = any(product.has(sympy.cos(s) ** k) for k in (2, 3))
-    return twice or (tan and (cos or cot)) or (cot and sin)
+    twice = any(product.has(cos(s) ** k) for k in (2, 3))
+    pairs = ((tan, cos), (tan, cot), (cot, sin))
+    return twice or any(product.has(f(s)) and product.has(g(s)) for f, g in pairs)
 
 
 def _products(atoms: Sequence[sympy.Expr], degree: int) -> list[sympy.Expr]:
-    found: dict[Any, None] = {sympy.Integer(1): None}
+    found: dict[sympy.Expr, None] = {sympy.Integer(1): None}
     for d in range(1, degree + 1):
         for chosen in combinations_with_replacement(atoms, d):
             product = sympy.Mul(*chosen)

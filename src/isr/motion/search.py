@@ -1,0 +1,237 @@
+"""The search for rates: candidates of each channel are judged together, through the integrator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import sympy
+from scipy.stats import norm
+
+from isr.motion.candidates import LARGEST, Candidate, candidates, shortlist
+from isr.motion.curves import N_INSIDE, curves_through
+from isr.motion.library import Library
+from isr.motion.refit import Fit, Start, refit
+from isr.motion.series import ENOUGH_FOR_ROUGHNESS, Series
+from isr.motion.system import System
+
+SEGMENT, SHORT = 16, 4
+MOST_STEPS = 64
+# Steps may err by this share of the noise.
+STEP_ERROR = 0.1
+N_TRIED = 10
+# After so many sizes that are worse than a smaller one no larger one is tried.
+N_WORSE = 3
+# As good as exact: noise relative to the spread of a channel that numbers without noise have.
+EXACT = 1e-5
+# Larger libraries are not tried once residuals are as small as series are rough, and follow each other no more than so.
+AS_ROUGH, UNSUSPECTED = 1.2, 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A candidate per channel, with their fit together."""
+
+    chosen: list[Candidate]
+    fit: Fit
+
+    @property
+    def price(self) -> float:
+        """Twice the description length."""
+        return self.fit.bic() + sum(r.price for r in self.chosen)
+
+
+class Search:
+    """What is searched; the noise of its series and its steps are those that were needed so far.
+
+    Args:
+        series: The trajectories.
+        modes: Where each channel begins, see `isr.motion.refit`.
+        say: Takes a line on what is being done.
+        steps: Runge-Kutta steps between two times.
+    """
+
+    def __init__(
+        self, series: Series, modes: Sequence[Start], say: Callable[[str], None], steps: int = 4
+    ) -> None:
+        self.series, self.modes, self.say, self.steps = series, tuple(modes), say, steps
+        self.curves = curves_through(series)
+        self.spread = np.nanstd(series.values, axis=(0, 1))
+
+    def starts(self, part: Series) -> np.ndarray:
+        """Return states at the first time of each trajectory of a part, as the curves and the modes say."""
+        measured = self.curves.states[:, ::N_INSIDE]
+        if part.origin is not None:
+            firsts = zip(part.origin, part.times[:, 0], strict=True)
+            return np.stack(
+                [measured[i, np.searchsorted(self.series.times[i], t)] for i, t in firsts], axis=1
+            )
+        start = measured[:, 0].T.copy()
+        for c, mode in enumerate(self.modes):
+            if mode == "shared":
+                start[c] = np.median(start[c])
+            elif mode != "free":
+                start[c] = np.log(part.x[:, int(mode)]) if self.series.logs[c] else part.x[:, int(mode)]
+        return start
+
+    def fit_system(
+        self, system: System, theta: np.ndarray, *, iterations: int = 12, hopeless: float = np.inf,
+        length: int | None = None,
+    ) -> Fit | None:  # fmt: skip
+        """Return the fit of a system to short segments, then to long ones or, where starts are known, to the whole.
+
+        None where no trajectory survives.
+        """
+        whole = self.series.n_times
+        longest = length or (SEGMENT if "free" in self.modes else whole)
+        for length, number, limit in ((SHORT, 5, np.inf), (longest, iterations, hopeless)):
+            part = self.series.segments(length)
+            modes = self.modes if length >= whole else ("free",) * len(self.modes)
+            options = {"steps": self.steps, "iterations": number, "hopeless": limit}
+            found = refit(system, theta, self.starts(part), part, modes, **options)
+            if not np.isfinite(found.nats):
+                return None
+            theta = found.theta
+        return found
+
+    def tried(
+        self, chosen: Sequence[Candidate], like: Fit | None = None, price: float = np.inf
+    ) -> Found | None:
+        """Return the fit of a candidate per channel, begun at the constants of ``like``; None where it blows up.
+
+        It is of use only where its price comes near ``price``.
+        """
+        s = self.series
+        constants = tuple(c for r in chosen for c in r.constants)
+        rates = tuple(r.form for r in chosen)
+        system = System(rates, s.logs, s.states, s.parameters, constants)
+        weak = np.concatenate([r.values for r in chosen])
+        known = {} if like is None else dict(zip(like.system.constants, like.theta, strict=True))
+        theta = np.array([known.get(s, v) for s, v in zip(constants, weak, strict=True)])
+        found = self.fit_system(system, theta, hopeless=price / 2)
+        return None if found is None else Found(list(chosen), found)
+
+    def find(self, ladder: Sequence[Library], whole: Search) -> Found | None:
+        """Return the best candidate of each channel; the weak form sees the series of ``whole``.
+
+        Libraries join one by one, until nothing is left to explain. None where every candidate blows up.
+        """
+        rng = np.random.default_rng(0)
+        pools: list[list[Candidate]] = [[] for _ in self.modes]
+        found: list[Found] = []
+        for library in ladder:
+            for c, pool in enumerate(pools):
+                pool += candidates(whole.series, whole.curves, c, library, rng)
+            best = self._best_of([shortlist(pool, N_TRIED) for pool in pools])
+            found += [] if best is None else [best]
+            if best is not None and self.is_enough(best.fit):
+                break
+        return min(found, key=lambda f: f.price, default=None)
+
+    def is_enough(self, best: Fit) -> bool:
+        """Whether what a fit leaves is rounding, or noise that no value has in common with the next."""
+        if np.all(best.sigma < EXACT * self.spread):
+            return True
+        v = self.series.values
+        if v.shape[1] >= ENOUGH_FOR_ROUGHNESS:
+            raw = np.nanstd(best.residuals([type(n)() for n in self.series.noises]), axis=(1, 2))
+            rough = np.nanmedian(np.abs(np.diff(v, 4, axis=1)), axis=(0, 1)) / (0.6745 * np.sqrt(70))
+            if np.any(raw > AS_ROUGH * rough):
+                return False
+        return min(tests(best).values()) > UNSUSPECTED
+
+    def _best_of(self, pools: Sequence[Sequence[Candidate]]) -> Found | None:
+        """Return the best choice among candidates, with the noise that it shows; None where all blow up."""
+        best = self._first(pools)
+        while best is not None:
+            best = self._pruned(self._exchanged(best, pools))
+            noises = best.fit.likeliest_noises()
+            if noises == self.series.noises:
+                return best
+            self.series = replace(self.series, noises=noises)
+            refitted = self.tried(best.chosen, best.fit)
+            if refitted is None:
+                return best
+            best = refitted
+        return None
+
+    def _first(self, pools: Sequence[Sequence[Candidate]]) -> Found | None:
+        """Return the best of those that have about as many constants in each channel."""
+        found: list[Found] = []
+        since = 0
+        for size in range(1, LARGEST + 1):
+            trial = self.tried(
+                [min(pool, key=lambda r: (abs(len(r.constants) - size), r.left)) for pool in pools]
+            )
+            since += 1
+            if trial is not None and trial.price < min((f.price for f in found), default=np.inf):
+                since = 0
+            found += [] if trial is None else [trial]
+            if found and since >= N_WORSE:
+                break
+        if not found:
+            return None
+        return self._with_enough_steps(min(found, key=lambda f: f.price))
+
+    def _with_enough_steps(self, best: Found) -> Found:
+        """Return the fit with so many steps that twice as many change nothing that could be measured."""
+        while self.steps < MOST_STEPS and best.fit.step_error() > STEP_ERROR:
+            self.steps *= 2
+            better = self.tried(best.chosen, best.fit)
+            if better is None:
+                break
+            best = better
+        return best
+
+    def _exchanged(self, best: Found, pools: Sequence[Sequence[Candidate]]) -> Found:
+        """Return the best choice that no exchange in one channel improves."""
+        changed = True
+        while changed:
+            changed = False
+            for c, pool in enumerate(pools):
+                for other in pool:
+                    now = best.chosen[c]
+                    exact = best.fit.sigma[c] < EXACT * self.spread[c]
+                    if other is now or (exact and len(other.constants) >= len(now.constants)):
+                        continue
+                    trial = [*best.chosen[:c], other, *best.chosen[c + 1 :]]
+                    found = self.tried(trial, best.fit.without(now.constants), best.price)
+                    if found is not None and found.price < best.price - 1e-6 * abs(best.price):
+                        best, changed = self._with_enough_steps(found), True
+                        nats = best.price / 2
+                        self.say(
+                            f"description length {nats:.1f} nats with {self.series.names[c]}' = {other.form}"
+                        )
+        return best
+
+    def _pruned(self, best: Found) -> Found:
+        """Return it without those terms that do not pay for themselves."""
+        refused: set[sympy.Symbol] = set()
+        while len(best.fit.theta) > 1:
+            weights = np.abs(best.fit.theta) / np.maximum(best.fit.errors, 1e-300)
+            order = [best.fit.system.constants[i] for i in np.argsort(weights)]
+            for symbol in [s for s in order if s not in refused][:4]:
+                refused.add(symbol)
+                shorter = [r.without(symbol) for r in best.chosen]
+                if any(r.form == 0 for r in shorter):
+                    continue
+                found = self.tried(shorter, best.fit, best.price)
+                if found is not None and found.price < best.price:
+                    best, refused = found, set()
+                    break
+            else:
+                break
+        return best
+
+
+def tests(best: Fit) -> dict[str, float]:
+    """Return p-values of whether what is left of one value tells of the next one, channel by channel."""
+    found = {}
+    for c, (name, r) in enumerate(zip(best.series.names, best.residuals(), strict=True)):
+        pairs, seen = r[1:] * r[:-1], best.series.seen[..., c].T
+        both = seen[1:] & seen[:-1]
+        if both.any():
+            z = np.sum(pairs[both]) / np.sqrt(np.sum(pairs[both] ** 2) + 1e-300)
+            found[f"{name}: residuals follow each other"] = float(2 * norm.sf(abs(z)))
+    return found

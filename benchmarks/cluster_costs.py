@@ -73,7 +73,7 @@ def environment(n: int) -> dict[str, Any]:
     """One environment, seven frequencies, computed and written as part of a chunk."""
     prior = geoacoustics.prior(2)
     with tempfile.TemporaryDirectory() as folder:
-        geoacoustics.simulate(2, Path(folder) / "warm", prior=prior, n_jobs=1, progress=False)  # compiles
+        geoacoustics.simulate(2, prior=prior, n_jobs=1, progress=False)  # compiles
         seconds = processor_seconds(
             lambda: geoacoustics.simulate(n, Path(folder) / "rows", prior=prior, n_jobs=1, progress=False)
         )

@@ -35,8 +35,6 @@ WITHOUT_EXAMPLE = {
     "isr.posterior.posterior.combine": "stands behind `Posterior` of several observations",
     "isr.problems.paper_equations.best_ring_kl": "searches for seconds; the page of results quotes it",
     "isr.problems.paper_equations.RingFit": "made by `best_ring_kl`",
-    "isr.ocean.simulate.Simulation": "a folder of pressures; the page on geoacoustics shows it",
-    "isr.ocean.simulate.simulate": "fills a folder; the page on geoacoustics shows it",
     "isr.ocean.kraken": "needs the KRAKEN programs",
     "isr.ocean.field.sum_modes": "stands behind `pressure`",
     "isr.ocean.modes": "beyond what the package exports, what its other modules share",

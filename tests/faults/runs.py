@@ -64,18 +64,6 @@ def simulate_rows(folder: str) -> None:
     write_arrays(Path(folder) / "result.npz", {"x": found.x, "y": found.y})
 
 
-def simulate_pressures(folder: str) -> None:
-    """Simulate 25 chunks of geoacoustic pressures into a folder, with two threads."""
-    from isr.ocean import prior, simulate
-    from isr.tables.whole_files import write_arrays
-
-    found = simulate(
-        100, Path(folder) / "rows", prior=prior(2), seed=3, frequencies=(49.0,), chunk_size=4, n_jobs=2, progress=False
-    )  # fmt: skip
-    parameters, pressures = found.load()
-    write_arrays(Path(folder) / "result.npz", {"x": parameters, "y": pressures})
-
-
 def fit_flow(folder: str) -> None:
     """Fit a tiny flow with a checkpoint after every epoch, and save it."""
     import isr

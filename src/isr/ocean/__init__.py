@@ -8,7 +8,7 @@ from isr.ocean.field import pressure
 from isr.ocean.gradients import pressure_and_gradient
 from isr.ocean.modes import CutOffWarning, Mesh, MeshError, Modes, NoModesError, modes
 from isr.ocean.recordings import bartlett_likelihood, covariances, read_sio, snapshots
-from isr.ocean.simulate import Simulation, simulate
+from isr.ocean.simulate import simulate
 from isr.ocean.swellex import (
     FREQUENCIES,
     PARAMETER_NAMES,
@@ -41,7 +41,6 @@ __all__ = [
     "MeshError",
     "Modes",
     "NoModesError",
-    "Simulation",
     "UniformPrior",
     "bartlett_likelihood",
     "covariances",

@@ -20,7 +20,7 @@ from isr.estimators.inverse import ConditionalISR, InverseModel
 from isr.estimators.settings import Condenser
 from isr.ocean import simulate, tasks
 from isr.ocean.references import Truths, make_truths
-from isr.ocean.swellex import prior
+from isr.ocean.swellex import FREQUENCIES, prior
 from isr.paper import records
 from isr.paper.geoacoustics_figures import draw_figures
 from isr.paper.geoacoustics_sizes import (
@@ -134,7 +134,7 @@ class Experiment:
             self.size.n_simulations, self.folder / f"simulations-{self.seed}", prior=prior(self.task), seed=self.seed,
             progress=False,
         )  # fmt: skip
-        return kept.load()
+        return kept.x, kept.y.reshape(len(kept.x), len(FREQUENCIES), -1)
 
     def truths(self) -> Truths:
         """Return simulated observations with their exact posteriors, made once and kept."""

@@ -1,7 +1,7 @@
 """Laws of motion from trajectories: the seven Strogatz systems, and ten of ``lists/motion.txt`` from their parameters.
 
     python benchmarks/motion.py [--quick] [--out rows.jsonl] [--family strogatz systems] [--only lv] [--noise 0 0.01]
-                                [--simulations 1000] [--seeds 0]
+                                [--simulations 1000] [--seeds 0] [--list systems.txt]
 
 One row per system, noise and seed: which rates are the truth (`recovery.judge`: with constants within 2 %), the law in
 words, its verdict, processor time. Noise is additive, relative to the standard deviation of each channel.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import sympy as sp
 from scipy.integrate import solve_ivp
 
@@ -67,15 +68,15 @@ class Motion:
         return x, y + noise * y.std(axis=(0, 1)) * rng.normal(size=y.shape)
 
 
-def systems() -> list[Motion]:
-    """Return the systems of the list.
+def systems(path: Path = LISTS / "motion.txt") -> list[Motion]:
+    """Return the systems of a list.
 
     Example:
         >>> [m.name for m in systems()][:2]
         ['vanderpol', 'fitzhugh']
     """
     found = []
-    for line in (LISTS / "motion.txt").read_text("utf-8").splitlines():
+    for line in path.read_text("utf-8").splitlines():
         if line.startswith("#"):
             continue
         name, channels, parameters, rates, starts, end, n = line.split("|")
@@ -97,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     parser.add_argument(
         "--family", nargs="+", default=["strogatz", "systems"], choices=["strogatz", "systems"]
     )
+    parser.add_argument("--list", type=Path, default=LISTS / "motion.txt", help="another list of systems")
     parser.add_argument("--only", nargs="+", default=[], help="names of systems")
     parser.add_argument(
         "--noise", nargs="+", type=float, help="default 0 and 0.01 for Strogatz, 0.02 for systems"
@@ -124,7 +126,7 @@ def run(given: argparse.Namespace) -> Iterator[Row]:
                 if not given.only or name in given.only:
                     yield _row("strogatz", name, noise, seed, given, strogatz)
         for noise in given.noise or [0.02]:
-            for motion in systems() if "systems" in given.family else []:
+            for motion in systems(given.list) if "systems" in given.family else []:
                 if not given.only or motion.name in given.only:
                     yield _row("systems", motion.name, noise, seed, given, simulated)
 
@@ -135,12 +137,12 @@ def _row(kind: str, name: str, noise: float, seed: int, given: argparse.Namespac
         "simulations": given.simulations, "quick": given.quick,
     }  # fmt: skip
     try:
-        return row | measure(name, noise, seed, given.simulations)
+        return row | measure(name, noise, seed, given)
     except Exception as error:  # a failure is a result
         return row | {"failure": f"{type(error).__name__}: {error}"[:300]}
 
 
-def strogatz(name: str, noise: float, seed: int, n: int) -> Row:
+def strogatz(name: str, noise: float, seed: int, given: argparse.Namespace) -> Row:
     """Return what the trajectories of one of Strogatz's systems give."""
     truths = [family("strogatz")[f"{name}{i}"] for i in (1, 2)]
     runs = truths[0].path[0].reshape(-1, N_TIMES, 2)
@@ -151,17 +153,17 @@ def strogatz(name: str, noise: float, seed: int, n: int) -> Row:
     return _judged(model, truths, seconds)
 
 
-def simulated(name: str, noise: float, seed: int, n: int) -> Row:
+def simulated(name: str, noise: float, seed: int, given: argparse.Namespace) -> Row:
     """Return what simulations of a system of the list give."""
-    motion = next(m for m in systems() if m.name == name)
-    x, y = motion.simulate(n, seed, noise)
+    motion = next(m for m in systems(given.list) if m.name == name)
+    x, y = motion.simulate(given.simulations, seed, noise)
     n_times = len(motion.times)
     columns = {c: range(i * n_times, (i + 1) * n_times) for i, c in enumerate(motion.channels)}
     wide = y.transpose(0, 2, 1).reshape(len(y), -1)
     names = [*motion.channels, *motion.ranges]
     model, seconds = _timed(
         lambda: isr.Inversion(series=columns, times=motion.times, fallback=False).fit(
-            _frame(x, list(motion.ranges)), wide
+            pd.DataFrame(x, columns=list(motion.ranges)), wide
         )
     )
     low, high = y.min(axis=(0, 1)), y.max(axis=(0, 1))
@@ -172,13 +174,8 @@ def simulated(name: str, noise: float, seed: int, n: int) -> Row:
         Formula(c, r.xreplace(table), ranges, ranges)
         for c, r in zip(motion.channels, motion.rates, strict=True)
     ]
-    return _judged(model, truths, seconds, table)
-
-
-def _frame(x: np.ndarray, names: list[str]) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(x, columns=names)
+    said = [*(c.name for c in model.law_.channels[: len(motion.channels)]), *model.law_.x_names]
+    return _judged(model, truths, seconds, dict(zip(map(symbol, said), inputs, strict=True)))
 
 
 def _timed(learn: Any) -> tuple[Any, float]:

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from isr.bijections.networks import activate, build_eql, build_mlp, n_rows, n_units
 from isr.bijections.primitives import PAPER_LIBRARY, PRIMITIVES, lookup, parse_library, register_primitive
 from isr.equations.extract import function_program
-from isr.equations.program import sigmoid, written_out
+from isr.equations.functions import sigmoid, written_out
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.primitives import PRIMITIVES, register_primitive
 from isr.equations import Assignment, Expressions, Phi, PhiInverse, Program, extract
 from isr.equations.code import LANGUAGES, generate
-from isr.equations.program import sigmoid
+from isr.equations.functions import sigmoid
 
 LIBRARY = dict.fromkeys(PRIMITIVES, 1)
 

@@ -15,9 +15,10 @@ from equations.expression_models import make, rows_for, sparse
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.primitives import PRIMITIVES
 from isr.equations import ExpressionTooLarge, Phi, PhiInverse, complexity, extract, n_constants, simplify
-from isr.equations.print.mathml import mathml
-from isr.equations.print.text import with_error
-from isr.equations.program import Program, composed_size, sigmoid
+from isr.equations.functions import sigmoid
+from isr.equations.program import Program, composed_size
+from isr.equations.text import text, with_error
+from isr.equations.typeset import latex, mathml
 
 HOSTILE = [
     "sin",
@@ -67,12 +68,9 @@ def test_printed_equations_read_by_sympy_give_the_same_numbers(name, direction):
 
 def test_printed_numbers_have_the_digits_asked_for():
     x, z = sympy.symbols("x z", real=True)
-    from isr.equations import Program
 
     program = Program((x,), (), (), (123.456789 * x + 1.23456e-7,), sympy.Integer(0), output_symbols=(z,))
     assert "123.5*x + 1.235e-07" in str(program)
-    from isr.equations.print.latex import latex
-    from isr.equations.print.text import text
 
     assert "1.235 \\cdot 10^{-7}" in latex(program)
     assert "123.457·x + 1.23456·10⁻⁷" in text(program, digits=6, unicode=True)
@@ -202,8 +200,6 @@ def test_mathml_is_well_formed_for_every_chart():
 
 
 def test_long_sums_are_broken_over_lines_and_lose_nothing():
-    from isr.equations import Program
-    from isr.equations.print.latex import latex
 
     xs = sympy.symbols("x1:31", real=True)
     total = sympy.Add(*((i - 15.5) * x for i, x in enumerate(xs)))

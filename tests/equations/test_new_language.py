@@ -1,4 +1,4 @@
-"""A language is added as CONTRIBUTING.md says: a printer, a row of the table, a template."""
+"""A language is added as CONTRIBUTING.md says: a row of the table, and a template."""
 
 import runpy
 
@@ -6,26 +6,15 @@ import numpy as np
 import pytest
 from jinja2 import ChoiceLoader, DictLoader
 from numpy.testing import assert_allclose
-from sympy.printing.pycode import PythonCodePrinter
 
 from equations.expression_models import make
 from isr.bijections.formula import Formulas
 from isr.equations import extract
-from isr.equations.code import LANGUAGES, sources
-from isr.equations.code.plan import Language
-from isr.equations.code.printers import LanguagePrinter
+from isr.equations.code import LANGUAGES, source
+from isr.equations.code.languages import Language
 
-
-class MathPrinter(LanguagePrinter, PythonCodePrinter):
-    """Python on single numbers, with the standard library alone."""
-
-    language = "math"
-    own = LanguagePrinter.own | {"Max": "max", "Min": "min"}
-
-    def _function(self, name: str) -> str:
-        return f"math.{name}"
-
-
+FUNCTIONS = {name: f"math.{name}" for name in ("exp", "sin", "atan", "sqrt")} | {"Max": "max", "Min": "min"}
+MATH = Language("math", "math.py.j2", FUNCTIONS | {"sigmoid": "isr_sigmoid"}, choose="({1} if {0} else {2})")
 TEMPLATE = """\
 {% from "direction.py.j2" import direction, function %}
 # {{ about | join("\\n# ") }}
@@ -54,10 +43,10 @@ def isr_sigmoid(a):
 
 @pytest.fixture
 def _with_math(monkeypatch):
-    environment = sources._templates()
+    environment = source.templates()
     loader = ChoiceLoader([environment.loader, DictLoader({"math.py.j2": TEMPLATE})])
     monkeypatch.setattr(environment, "loader", loader)
-    monkeypatch.setitem(LANGUAGES, "math", Language("math", "math.py.j2", MathPrinter))
+    monkeypatch.setitem(LANGUAGES, "math", MATH)
 
 
 @pytest.mark.usefixtures("_with_math")

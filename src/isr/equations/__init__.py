@@ -2,16 +2,10 @@
 
 from isr.equations.check import CheckResult, check
 from isr.equations.complexity import complexity, n_constants
-from isr.equations.expressions import Expressions, extract
-from isr.equations.program import (
-    Assignment,
-    Block,
-    ExpressionTooLarge,
-    Phi,
-    PhiInverse,
-    Program,
-    compose,
-)
+from isr.equations.expressions import Expressions
+from isr.equations.extract import extract
+from isr.equations.functions import Phi, PhiInverse
+from isr.equations.program import Assignment, Block, ExpressionTooLarge, Program, compose
 from isr.equations.simplify import simplify
 
 __all__ = [

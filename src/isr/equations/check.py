@@ -19,7 +19,8 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import cast
 from isr.bijections.programs import compiled
-from isr.equations.expressions import Expressions, extract
+from isr.equations.expressions import Expressions
+from isr.equations.extract import extract
 
 if TYPE_CHECKING:
     import pandas as pd

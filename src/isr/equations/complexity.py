@@ -13,7 +13,8 @@ from typing import Any
 import sympy
 
 from isr.bijections.primitives import PRIMITIVES
-from isr.equations.program import Probit, Program
+from isr.equations.functions import Guarded
+from isr.equations.program import Program
 
 FUNCTION_COST = 4
 LARGEST_PRODUCT = 7  # a whole power up to this is written as a product
@@ -48,7 +49,7 @@ def _equations(equations: Program | sympy.Expr) -> tuple[sympy.Expr, ...]:
 
 
 def _cost(e: Any) -> int:
-    if isinstance(e, Probit):
+    if isinstance(e, Guarded):
         return _cost(e.written)
     if e.is_Symbol:
         return PRIMITIVES["id"].cost
@@ -78,7 +79,7 @@ def _power_cost(power: Any) -> int:
 
 
 def _constants(e: Any) -> int:
-    if isinstance(e, Probit):
+    if isinstance(e, Guarded):
         return _constants(e.written)
     if e.is_number:
         return 0 if e in (1, -1, sympy.pi, 0) else 1

@@ -11,24 +11,12 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.bijections.flow import Flow
-from isr.bijections.formula import Formulas
-from isr.equations.code.sources import compile_numpy, evaluate
 from isr.equations.complexity import complexity, n_constants
-from isr.equations.extract import (
-    FUNCTION_NAMES,
-    forward_program,
-    function_program,
-    inverse_program,
-    name_variables,
-    output_names,
-)
+from isr.equations.evaluate import compile_numpy, evaluate
 from isr.equations.program import Block, Program
-from isr.equations.written import recognised
-from isr.tables.names import symbol_names
 
 if TYPE_CHECKING:
-    from isr.equations.code import JaxFunctions
+    from isr.equations.evaluate import JaxFunctions
 
 
 @dataclass(frozen=True)
@@ -50,6 +38,7 @@ class Expressions(Sequence):
         error: How far simplification has moved the values, relative; 0 straight from the model.
 
     Example:
+        >>> from isr import Flow, extract
         >>> from isr.bijections.affine import Standardise
         >>> equations = extract(Flow(Standardise((2.0,), (0.5,))), ["depth"], units={"depth": "m"})
         >>> print(equations.text("inverse"))
@@ -223,7 +212,7 @@ class Expressions(Sequence):
 
         ``errors`` gives the standard error of a constant by its absolute value, which is printed as ``0.794(12)``.
         """
-        from isr.equations.print.text import text
+        from isr.equations.text import text
 
         return text(
             self.program(direction),
@@ -238,7 +227,7 @@ class Expressions(Sequence):
         self, direction: str = "forward", *, digits: int = 4, errors: Mapping[float, float] | None = None
     ) -> str:
         """Return the equations as a LaTeX ``align*`` environment; ``errors`` as in `text`."""
-        from isr.equations.print.latex import latex
+        from isr.equations.typeset import latex
 
         return latex(
             self.program(direction), digits=digits, log_det=self._invertible, units=self.units, errors=errors
@@ -246,7 +235,7 @@ class Expressions(Sequence):
 
     def mathml(self, direction: str = "forward", *, digits: int = 4) -> str:
         """Return the equations as a MathML element that browsers show."""
-        from isr.equations.print.mathml import mathml
+        from isr.equations.typeset import mathml
 
         return mathml(self.program(direction), digits=digits, log_det=self._invertible)
 
@@ -262,7 +251,7 @@ class Expressions(Sequence):
 
     def to_jax(self) -> JaxFunctions:
         """Return the equations as JAX functions of one sample, to differentiate, compile and batch."""
-        from isr.equations.code import to_jax
+        from isr.equations.evaluate import to_jax
 
         return to_jax(self)
 
@@ -300,84 +289,9 @@ class Expressions(Sequence):
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.equations.print.mathml import listings, units_html
+        from isr.equations.typeset import listings, units_html
 
         return "".join(listing.section for listing in listings(self)) + units_html(self.units)
-
-
-def extract(
-    model: Flow | Formulas,
-    x_names: Sequence[str] | None = None,
-    y_names: Sequence[str] | None = None,
-    units: Mapping[str, str] | None = None,
-) -> Expressions:
-    """Return the equations of a model, exactly as it computes them: both directions of a flow, or y = f(x).
-
-    Args:
-        model: A flow, or the formulas of a regressor.
-        x_names: What the variables of x are called; x1, x2, ... when left out. Any text will do.
-        y_names: What the variables of y are called; y1, y2, ... when left out, and y the only output of a regressor.
-        units: Unit of a variable, by name.
-
-    Example:
-        >>> import jax
-        >>> from isr.bijections.build import build_flow
-        >>> expressions = extract(build_flow(jax.random.key(0), 2), ["length", "angle (deg)"])
-        >>> expressions.forward.inputs
-        (length, angle_deg)
-        >>> expressions.evaluate("forward", [[0.1, 0.2]])[0].shape
-        (1, 2)
-        >>> expressions.blocks[0].number, len(expressions.blocks[0].s1)
-        (1, 1)
-        >>> law = Formulas(jax.numpy.array([2.0]), (("mul", ("constant", 0), ("pow", ("input", 0), 2)),), 1, 1)
-        >>> area = extract(law, ["length"], ["area"], {"length": "m"})
-        >>> area
-        # length in m
-        area = 2*length**2
-        >>> area.evaluate("forward", [[3.0]])[0], area.complexity, area.n_constants
-        (array([[18.]]), 5, 1)
-        >>> "return 2.0*(length*length);" in area.code("js")
-        True
-    """
-    if isinstance(model, Formulas):
-        return _of_formulas(model, x_names, y_names, dict(units or {}))
-    if not isinstance(model, Flow):
-        raise TypeError(
-            f"extract takes a Flow or Formulas, got a {type(model).__name__}; a fitted estimator has its equations in "
-            ".expressions_"
-        )
-    names = name_variables(model, x_names, y_names)
-    known = dict(units or {})
-    unknown = set(known) - set(names.labels.values())
-    if unknown:
-        raise ValueError(
-            f"units name {sorted(unknown)}, which are no variables; known: {list(names.labels.values())}"
-        )
-    forward, blocks = forward_program(model, names)
-    return Expressions(
-        forward=forward,
-        inverse=inverse_program(model, names),
-        x_names=tuple(names.labels[s.name] for s in names.x),
-        y_names=tuple(names.labels[s.name] for s in names.y),
-        units=known,
-        noise=model.noise,
-        n_padding=model.n_padding,
-        forward_padded=forward_program(model, names, padding_is_zero=False)[0] if model.n_padding else None,
-        blocks=tuple(blocks),
-    )
-
-
-def _of_formulas(
-    formulas: Formulas, x_names: Sequence[str] | None, y_names: Sequence[str] | None, units: dict[str, str]
-) -> Expressions:
-    inputs = tuple(x_names or (f"x{i + 1}" for i in range(formulas.n_inputs)))
-    outputs = tuple(y_names or output_names(formulas.n_outputs, inputs))
-    names = symbol_names([*inputs, *outputs], taken=FUNCTION_NAMES)
-    symbols = [sympy.Symbol(name, real=True) for name in names]
-    x, y = tuple(symbols[: len(inputs)]), tuple(symbols[len(inputs) :])
-    program = function_program(formulas, x, y, dict(zip(names, (*inputs, *outputs), strict=True)))
-    program = replace(program, outputs=tuple(map(recognised, program.outputs)))
-    return Expressions(program, None, inputs, outputs, units)
 
 
 def _indented(text: str) -> str:

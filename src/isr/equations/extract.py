@@ -1,9 +1,9 @@
-"""Extraction: a flow, or any JAX function, as equations that mean the same numbers, and names of its variables."""
+"""Extraction: a flow, formulas, or any JAX function, as equations that mean the same numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import equinox as eqx
@@ -13,36 +13,100 @@ import numpy as np
 import sympy
 
 from isr.bijections.flow import Flow
+from isr.bijections.formula import Formulas
 from isr.bijections.parameters import cast
+from isr.equations.expressions import Expressions
+from isr.equations.functions import NAMES
 from isr.equations.graph import Graph, Node, Value
-from isr.equations.program import Block, Program, without_dead_code
+from isr.equations.program import LOG_DET, Block, Program, without_dead_code
 from isr.equations.read import read, symbols
-from isr.equations.written import Writer, folded
+from isr.equations.written import Writer, folded, recognised
 from isr.tables.names import check_names, symbol_names
 
 Symbols = tuple[sympy.Symbol, ...]
-LOG_DET = "log_det"
-"""What the log-determinant is called where it is printed."""
-FUNCTION_NAMES = ("Phi", "PhiInverse", "MixtureQuantile", "Probit", "sigmoid")
-"""Functions that printed equations call; no variable may have their names."""
+
+
+def extract(
+    model: Flow | Formulas,
+    x_names: Sequence[str] | None = None,
+    y_names: Sequence[str] | None = None,
+    units: Mapping[str, str] | None = None,
+) -> Expressions:
+    """Return the equations of a model, exactly as it computes them: both directions of a flow, or y = f(x).
+
+    Args:
+        model: A flow, or the formulas of a regressor.
+        x_names: What the variables of x are called; x1, x2, ... when left out. Any text will do.
+        y_names: What the variables of y are called; y1, y2, ... when left out, and y the only output of a regressor.
+        units: Unit of a variable, by name.
+
+    Example:
+        >>> import jax
+        >>> from isr.bijections.build import build_flow
+        >>> expressions = extract(build_flow(jax.random.key(0), 2), ["length", "angle (deg)"])
+        >>> expressions.forward.inputs
+        (length, angle_deg)
+        >>> expressions.evaluate("forward", [[0.1, 0.2]])[0].shape
+        (1, 2)
+        >>> expressions.blocks[0].number, len(expressions.blocks[0].s1)
+        (1, 1)
+        >>> law = Formulas(jax.numpy.array([2.0]), (("mul", ("constant", 0), ("pow", ("input", 0), 2)),), 1, 1)
+        >>> area = extract(law, ["length"], ["area"], {"length": "m"})
+        >>> area
+        # length in m
+        area = 2*length**2
+        >>> area.evaluate("forward", [[3.0]])[0], area.complexity, area.n_constants
+        (array([[18.]]), 5, 1)
+        >>> "return 2.0*(length*length);" in area.code("js")
+        True
+    """
+    if isinstance(model, Formulas):
+        return _of_formulas(model, x_names, y_names, dict(units or {}))
+    if not isinstance(model, Flow):
+        raise TypeError(
+            f"extract takes a Flow or Formulas, got a {type(model).__name__}; a fitted estimator has its equations in "
+            ".expressions_"
+        )
+    names = name_variables(model, x_names, y_names)
+    known = dict(units or {})
+    unknown = set(known) - set(names.labels.values())
+    if unknown:
+        raise ValueError(
+            f"units name {sorted(unknown)}, which are no variables; known: {list(names.labels.values())}"
+        )
+    latent = (*names.y[: model.n_observed], *names.z)
+    forward, blocks = _program(model, "forward_one", names.x, latent, names)
+    inverse, _ = _program(model, "inverse_one", latent, names.x, names)
+    padded = None
+    if model.n_padding:
+        padded, _ = _program(model, "latent_one", (*names.x, *names.padding), latent, names)
+    return Expressions(
+        forward, inverse, *(tuple(names.labels[s.name] for s in part) for part in (names.x, names.y)), known,
+        model.noise, model.n_padding, padded, tuple(blocks),
+    )  # fmt: skip
+
+
+def _of_formulas(
+    formulas: Formulas, x_names: Sequence[str] | None, y_names: Sequence[str] | None, units: dict[str, str]
+) -> Expressions:
+    inputs = tuple(x_names or (f"x{i + 1}" for i in range(formulas.n_inputs)))
+    outputs = tuple(y_names or output_names(formulas.n_outputs, inputs))
+    names = symbol_names([*inputs, *outputs], taken=NAMES)
+    known, labels = _symbols(names), dict(zip(names, (*inputs, *outputs), strict=True))
+    program = function_program(formulas, known[: len(inputs)], known[len(inputs) :], labels)
+    program = replace(program, outputs=tuple(map(recognised, program.outputs)))
+    return Expressions(program, None, inputs, outputs, units)
 
 
 @dataclass(frozen=True)
 class Names:
-    """The symbols of x, of y whichever way it enters, of free latents and of a padding, and what the user calls
-    them.
-    """
+    """The symbols of x, of y whichever way it enters, of free latents and of a padding; the user's names of them."""
 
     x: Symbols
     y: Symbols
     z: Symbols
     padding: Symbols
     labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def taken(self) -> set[str]:
-        """Names that no intermediate may have."""
-        return {symbol.name for symbol in (*self.x, *self.y, *self.z, *self.padding)}
 
 
 def name_variables(
@@ -51,29 +115,16 @@ def name_variables(
     """Return the symbols of ``flow``'s variables; left out, they are x1, x2, ... and y1, y2, ...
 
     Any text is a fine name: what is no safe identifier gets one that looks like it.
-
-    Example:
-        >>> import jax
-        >>> from isr.bijections.build import build_flow
-        >>> name_variables(build_flow(jax.random.key(0), 2), ["sin", "p (Pa)"]).x
-        (sin_, p_Pa)
     """
-    x = _given(x_names, "x", flow.dim)
-    y = _given(y_names, "y", flow.condition_dim)
+    x, y = _given(x_names, "x", flow.dim), _given(y_names, "y", flow.condition_dim)
     shared = sorted(set(x) & set(y))
     if shared:
         raise ValueError(f"x and y share the name {shared[0]!r}; give every variable its own name")
-    symbols = symbol_names([*x, *y], taken=[LOG_DET, *FUNCTION_NAMES])
-    latent = tuple(f"z{i + 1}" for i in range(flow.bijection.dim - flow.n_observed))
-    own = symbol_names([*latent, "padding"], taken=symbols)
-    n_x, n_z = len(x), len(latent)
-    return Names(
-        x=_symbols(symbols[:n_x]),
-        y=_symbols(symbols[n_x:]),
-        z=_symbols(own[:n_z]),
-        padding=_symbols(own[n_z : n_z + flow.n_padding]),
-        labels=dict(zip(symbols, (*x, *y), strict=True)),
-    )
+    given = symbol_names([*x, *y], taken=[LOG_DET, *NAMES])
+    n_z = flow.bijection.dim - flow.n_observed
+    own = symbol_names([*(f"z{i + 1}" for i in range(n_z)), "padding"], taken=given)
+    parts = given[: len(x)], given[len(x) :], own[:n_z], own[n_z : n_z + flow.n_padding]
+    return Names(*map(_symbols, parts), labels=dict(zip(given, (*x, *y), strict=True)))
 
 
 def output_names(n: int, taken: Sequence[str] = ()) -> tuple[str, ...]:
@@ -102,32 +153,16 @@ def _symbols(names: Sequence[str]) -> Symbols:
     return tuple(sympy.Symbol(name, real=True) for name in names)
 
 
-def forward_program(flow: Flow, names: Names, *, padding_is_zero: bool = True) -> tuple[Program, list[Block]]:
-    """Return x to latent as equations, and the blocks they go through; the padding of a single variable is written
-    as 0, or is an input of its own.
-    """
-    inputs = names.x if padding_is_zero else (*names.x, *names.padding)
-    method = flow.forward_one if padding_is_zero else flow.latent_one
-    return _program(flow, method, inputs, _latent(flow, names), names)
-
-
-def inverse_program(flow: Flow, names: Names) -> Program:
-    """Return latent to x as equations."""
-    return _program(flow, flow.inverse_one, _latent(flow, names), names.x, names)[0]
-
-
 def function_program(
     function: Callable[..., Any],
     inputs: Sequence[sympy.Symbol],
     outputs: Sequence[sympy.Symbol],
-    labels: dict[str, str],
+    labels: Mapping[str, str],
 ) -> Program:
     """Return a function of one vector, written in JAX, as equations without a log-determinant."""
     graph = Graph()
     (results,) = read(lambda x: jnp.ravel(function(x)), [symbols(graph, inputs)], graph)
-    return _written(
-        graph, list(results), 0.0, inputs, (), outputs, {s.name for s in (*inputs, *outputs)}, labels
-    )[0]
+    return _written(graph, list(results), 0.0, inputs, (), outputs, labels)[0]
 
 
 def read_formulas(
@@ -144,12 +179,12 @@ def read_formulas(
 
     graph = Graph()
     (results,) = read(lambda x: jnp.ravel(function(x)), [symbols(graph, inputs)], graph, keep_primitives=True)
-    writer = Writer(graph, list(results), number_of=constant, inline=True, form_of=sympy.Function)
+    writer = Writer(graph, number_of=constant, form_of=sympy.Function)
     return [writer.expression(v) for v in results]
 
 
 def _program(
-    flow: Flow, method: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any], names: Names
+    flow: Flow, method: str, inputs: Sequence[Any], outputs: Sequence[Any], names: Names
 ) -> tuple[Program, list[Block]]:
     leaves = jax.tree.leaves(eqx.filter(flow, eqx.is_inexact_array))
     if not all(np.all(np.isfinite(leaf)) for leaf in leaves):
@@ -157,22 +192,21 @@ def _program(
     graph, conditions = Graph(), names.y if flow.condition_map is not None else ()
     given = [symbols(graph, s) for s in (inputs, conditions) if s]
     with jax.enable_x64(True):
-        precise = cast(flow, jnp.float64)
-    function = getattr(precise, method.__name__)
+        function = getattr(cast(flow, jnp.float64), method)
     results, log_det = read(function, given, graph)
-    return _written(
-        graph, list(results), log_det.item(), inputs, conditions, outputs, names.taken, names.labels
-    )
+    taken = {s.name for s in (*names.x, *names.y, *names.z, *names.padding)}
+    return _written(graph, list(results), log_det.item(), inputs, conditions, outputs, names.labels, taken)
 
 
 def _written(
-    graph: Graph, results: list[Value], log_det: Value, inputs: Any, conditions: Any, outputs: Any, taken: set[str],
-    labels: Any,
+    graph: Graph, results: list[Value], log_det: Value, inputs: Any, conditions: Any, outputs: Any, labels: Any,
+    taken: Iterable[str] = (),
 ) -> tuple[Program, list[Block]]:  # fmt: skip
     """Write values as a program; outputs that are held inside bounds give those to the program instead."""
     bounds = tuple(_bounds(v) for v in results)
     plain = [v.args[0] if isinstance(v, Node) and v.op == "inside" else v for v in results]
-    writer = Writer(graph, [*plain, log_det], taken)
+    writer = Writer(graph)
+    writer.name([*plain, log_det], {*taken, *(s.name for s in (*inputs, *outputs))})
     program = Program(
         inputs=tuple(inputs),
         conditions=tuple(conditions),
@@ -183,23 +217,15 @@ def _written(
         output_symbols=tuple(outputs),
         labels=labels,
     )
-    return without_dead_code(program), _blocks(graph, writer)
+    blocks: dict[str, dict[str, tuple[Any, ...]]] = {}
+    for (part, role), values in graph.seen.items():
+        if part.startswith("block "):
+            blocks.setdefault(part, {})[role] = tuple(writer.expression(v) for v in values)
+    return without_dead_code(program), [Block(i, values) for i, values in enumerate(blocks.values(), 1)]
 
 
 def _bounds(value: Value) -> tuple[float | None, float | None]:
     if not (isinstance(value, Node) and value.op == "inside"):
         return None, None
-    low, high = (float(end) for end in value.args[1:])
-    return (low if np.isfinite(low) else None), (high if np.isfinite(high) else None)
-
-
-def _blocks(graph: Graph, writer: Writer) -> list[Block]:
-    blocks: dict[str, dict[str, tuple[Any, ...]]] = {}
-    for (part, role), values in graph.seen.items():
-        if part.startswith("block "):
-            blocks.setdefault(part, {})[role] = tuple(writer.expression(v) for v in values)
-    return [Block(number, values) for number, values in enumerate(blocks.values(), 1)]
-
-
-def _latent(flow: Flow, names: Names) -> tuple[sympy.Symbol, ...]:
-    return (*names.y[: flow.n_observed], *names.z)
+    low, high = (float(end) if np.isfinite(end) else None for end in value.args[1:])
+    return low, high

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -17,31 +17,13 @@ import numpy as np
 
 from isr import bijections
 from isr.bijections.primitives import PRIMITIVES, marked_primitives
-from isr.equations.graph import (
-    FUNCTIONS,
-    SHAPES,
-    WHOLE,
-    Graph,
-    Node,
-    Value,
-    elementwise,
-    is_symbolic,
-    moved,
-    primitive_value,
-    select,
-    whole_value,
-)
+from isr.equations.functions import CALLS, STEPS
+from isr.equations.graph import Graph, Node, Value
 
-INSIDE_CALLS = (
-    "jit",
-    "pjit",
-    "closed_call",
-    "core_call",
-    "custom_jvp_call",
-    "custom_vjp_call",
-    "checkpoint",
-    "remat2",
-)
+# Primitives that formulas write as powers and products.
+POLYNOMIAL = ("id", "square", "cube", "product")
+# Functions of these packages are known by their names; what a user calls a sine may be none.
+_TRUSTED = tuple(module.__path__[0] for module in (jax, bijections))
 
 
 def read(
@@ -55,9 +37,8 @@ def read(
     kept = [p.name for p in PRIMITIVES.values() if p.symbol or (keep_primitives and p.name not in POLYNOMIAL)]
     with jax.enable_x64(True), marked_primitives(kept):
         recorded = jax.make_jaxpr(function)(*shapes)
-        return _Reader(graph, keep_primitives).run(
-            recorded.jaxpr, [np.asarray(c) for c in recorded.consts], list(inputs), graph.part
-        )
+        constants = [np.asarray(c) for c in recorded.consts]
+        return _Reader(graph, keep_primitives).run(recorded.jaxpr, constants, list(inputs), graph.part)
 
 
 def symbols(graph: Graph, names: Sequence[Any]) -> np.ndarray:
@@ -69,85 +50,99 @@ def symbols(graph: Graph, names: Sequence[Any]) -> np.ndarray:
 
 class _Reader:
     def __init__(self, graph: Graph, keep_primitives: bool) -> None:
-        self.graph = graph
-        self.keep_primitives = keep_primitives
+        self.graph, self.keep_primitives = graph, keep_primitives
 
-    def run(self, program: Any, constants: list[Any], inputs: list[Any], part: str) -> list[Any]:
-        """Return the outputs of recorded steps."""
+    def run(self, program: Any, constants: Sequence[Any], inputs: Sequence[Any], part: str) -> list[Any]:
+        """Return the outputs of recorded steps; a step belongs to the outermost scope that `Chain` opened."""
         known = dict(zip((*program.constvars, *program.invars), (*constants, *inputs), strict=True))
 
         def value(name: Any) -> Any:
             return np.asarray(name.val) if hasattr(name, "val") else known[name]
 
         for step in program.eqns:
-            here = _part(str(step.source_info.name_stack)) or part
-            self.graph.part = here
-            results = self.step(step, [_numbers(value(v)) for v in step.invars], here)
+            scope = re.match(r"[a-z]+( \d+)?", str(step.source_info.name_stack).split("/")[0])
+            self.graph.part = scope[0] if scope else part
+            results = self.step(step, [_numbers(value(v)) for v in step.invars])
             known.update(zip(step.outvars, results, strict=True))
         self.graph.part = part
         return [value(v) for v in program.outvars]
 
-    def step(self, step: Any, values: list[Any], part: str) -> list[Any]:
+    def step(self, step: Any, values: list[Any]) -> list[Any]:
         """Return the results of one step."""
         name, params = step.primitive.name, step.params
-        if name in INSIDE_CALLS:
-            return self._call(params, values, part)
-        has_symbols = any(is_symbolic(v) for v in values)
-        if name in SHAPES:
-            return SHAPES[name](values, params)
+        symbolic = [is_symbolic(v) for v in values]
+        if name in _CALLING:
+            return self._call(params, values, any(symbolic))
+        if name in _MOVING:
+            return _MOVING[name](values, params)
         if name == "dot_general":
             return [self._dot(values[0], values[1], params["dimension_numbers"])]
         if name == "scan":
-            return self._scan(params, values, part)
-        if name == "cond" and not is_symbolic(values[0]):
+            return self._scan(params, values)
+        if name == "cond" and not symbolic[0]:
             branch = params["branches"][int(values[0])]
-            return self.run(branch.jaxpr, list(branch.consts), values[1:], part)
-        done = elementwise(name, params)
-        if not has_symbols:
-            if done is not None:
+            return self.run(branch.jaxpr, branch.consts, values[1:], self.graph.part)
+        if name == "select_n" and not symbolic[0]:
+            return [_selected(values)]
+        if not any(symbolic):
+            if name in _ARITHMETIC or name in STEPS:
+                numeric = _ARITHMETIC[name][0] if name in _ARITHMETIC else STEPS[name][0]
                 with np.errstate(all="ignore"):
-                    return [np.asarray(done[0](*values))]
-            return self._numerically(step, values)
+                    return [np.asarray(numeric(*values))]
+            return _bound(step, values)
         if name == "name":
             return [self._named(values[0], params["name"])]
         if name == "reduce_sum":
             return [self._sum(values[0], params["axes"])]
-        if name == "select_n" and not is_symbolic(values[0]):
-            return [select(values)]
-        if done is not None:
-            return [self._each(partial(done[1], self.graph), values)]
-        places = moved(step, values)
-        if places is not None:
-            return places
+        if name == "integer_pow":
+            return [self._each(lambda g, a: g.power(a, Fraction(params["y"])), values)]
+        if name == "select_n":
+            return [self._each(lambda g, *v: g.where(v[0], v[2], v[1]), values)]
+        if name in _ARITHMETIC or name in STEPS:
+            own = _ARITHMETIC[name][1] if name in _ARITHMETIC else None
+            return [self._each(own or (lambda g, *v: g.call(name, *v)), values)]
+        is_float = [np.issubdtype(v.aval.dtype, np.floating) for v in step.invars]
+        if name in _GATHERING and not any(s and not f for s, f in zip(symbolic, is_float, strict=True)):
+            return _moved(step, values, is_float)
         raise TypeError(
             f"the program uses {name!r} on its inputs, which has no form as an equation; write it with elementary "
-            f"functions such as {', '.join(sorted(FUNCTIONS)[:12])}"
+            f"functions such as {', '.join(sorted(STEPS)[:12])}"
         )
 
-    def _call(self, params: dict[str, Any], values: list[Any], part: str) -> list[Any]:
+    def _call(self, params: dict[str, Any], values: list[Any], has_symbols: bool) -> list[Any]:
         inner = params.get("call_jaxpr", params.get("jaxpr", params.get("fun_jaxpr")))
         program: Any = getattr(inner, "jaxpr", inner)
-        name = str(params.get("name") or program.debug_info.func_name) if _is_ours(program) else ""
-        constants = list(getattr(inner, "consts", ()))
-        if name in WHOLE:
-            if not any(is_symbolic(v) for v in values):
-                return [np.asarray(WHOLE[name](*values))]
-            return [self._each(partial(whole_value, self.graph, name), values)]
-        if name.startswith("primitive "):
-            primitive = PRIMITIVES[name.removeprefix("primitive ")]
-            if any(is_symbolic(v) for v in values):
-                limits = (None, None) if self.keep_primitives else primitive.domain
-                return [self._each(partial(primitive_value, self.graph, primitive.name, limits), values)]
+        is_ours = any(folder in str(program.debug_info.func_src_info) for folder in _TRUSTED)
+        name = str(params.get("name") or program.debug_info.func_name) if is_ours else ""
+        if has_symbols and name in CALLS:
+            return [self._each(lambda g, *v: g.call(name, *v), values)]
+        if has_symbols and name.startswith("primitive "):
+            return [self._each(self._primitive(name.removeprefix("primitive ")), values)]
         if name == "inverse_and_log_det" and not is_symbolic(values[0]):
             matrix = values[0].astype(float)
             return [np.linalg.inv(matrix), np.asarray(np.linalg.slogdet(matrix)[1])]
-        return self.run(program, constants, values, part)
+        return self.run(program, getattr(inner, "consts", ()), values, self.graph.part)
+
+    def _primitive(self, name: str) -> Callable[..., Value]:
+        """A primitive of the library as a call, its arguments held inside its domain unless it is for a formula."""
+        low, high = (None, None) if self.keep_primitives else PRIMITIVES[name].domain
+
+        def of(graph: Graph, *arguments: Value) -> Value:
+            if name == "sin2pi":  # the factor joins the constants inside, which makes frequencies readable
+                return graph.call("sin", graph.sum(((2 * np.pi, arguments[0]),)))
+            for end, held in ((low, "max"), (high, "min")):
+                arguments = (
+                    arguments if end is None else tuple(graph.extreme(held, a, end) for a in arguments)
+                )
+            return graph.node("primitive", name, *arguments)
+
+        return of
 
     def _each(self, function: Callable[..., Value], values: list[Any]) -> np.ndarray:
         arrays = np.broadcast_arrays(*(np.asarray(v, object) for v in values))
         results = np.empty(arrays[0].shape, object)
         for place in np.ndindex(results.shape):
-            results[place] = function(*(_plain(a[place]) for a in arrays))
+            results[place] = function(self.graph, *(_plain(a[place]) for a in arrays))
         return results
 
     def _named(self, array: np.ndarray, label: str) -> np.ndarray:
@@ -161,7 +156,10 @@ class _Reader:
     def _sum(self, array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
         kept = [i for i in range(array.ndim) if i not in axes]
         rows = np.transpose(array, (*kept, *axes)).reshape(*(array.shape[i] for i in kept), -1)
-        return self._each_row(rows, lambda row: self.graph.sum((1.0, v) for v in row))
+        results = np.empty(rows.shape[:-1], object)
+        for place in np.ndindex(results.shape):
+            results[place] = self.graph.sum((1.0, _plain(v)) for v in rows[place])
+        return results
 
     def _dot(self, a: np.ndarray, b: np.ndarray, numbers: Any) -> np.ndarray:
         (ca, cb), (ba, bb) = numbers
@@ -181,64 +179,28 @@ class _Reader:
     def _inner(self, a: np.ndarray, b: np.ndarray) -> Value:
         terms = []
         for p, q in zip(map(_plain, a), map(_plain, b), strict=True):
-            if isinstance(p, Node) and isinstance(q, Node):
-                terms.append((1.0, self.graph.multiply(p, q)))
-            elif isinstance(p, Node):
-                terms.append((q, p))
-            else:
-                terms.append((p, q))
+            if isinstance(p, Node):
+                p, q = (1.0, self.graph.multiply(p, q)) if isinstance(q, Node) else (q, p)
+            terms.append((p, q))
         return self.graph.sum(terms)
 
-    def _each_row(self, rows: np.ndarray, function: Callable[[Any], Value]) -> np.ndarray:
-        results = np.empty(rows.shape[:-1], object)
-        for place in np.ndindex(results.shape):
-            results[place] = function([_plain(v) for v in rows[place]])
-        return results
-
-    def _scan(self, params: dict[str, Any], values: list[Any], part: str) -> list[Any]:
-        n_fixed, n_carry = params["num_consts"], params["num_carry"]
-        fixed, carry, rows = (
-            values[:n_fixed],
-            values[n_fixed : n_fixed + n_carry],
-            values[n_fixed + n_carry :],
-        )
-        inner, given = params["jaxpr"], []
-        places = range(params["length"])
-        for i in reversed(places) if params["reverse"] else places:
-            results = self.run(inner.jaxpr, list(inner.consts), [*fixed, *carry, *(r[i] for r in rows)], part)
+    def _scan(self, params: dict[str, Any], values: list[Any]) -> list[Any]:
+        first, n_carry = params["num_consts"], params["num_carry"]
+        fixed, carry, rows = values[:first], values[first : first + n_carry], values[first + n_carry :]
+        inner, given, order = params["jaxpr"], [], -1 if params["reverse"] else 1
+        for i in range(params["length"])[::order]:
+            here = [*fixed, *carry, *(r[i] for r in rows)]
+            results = self.run(inner.jaxpr, inner.consts, here, self.graph.part)
             carry = results[:n_carry]
             given.append(results[n_carry:])
-        given = given[::-1] if params["reverse"] else given
-        return [
-            *carry,
-            *(np.stack([np.asarray(v, object) for v in column]) for column in zip(*given, strict=True)),
-        ]
-
-    def _numerically(self, step: Any, values: list[Any]) -> list[Any]:
-        types = [v.aval.dtype for v in step.invars]
-        results = step.primitive.bind(
-            *(jax.device_put(np.asarray(v, t)) for v, t in zip(values, types, strict=True)), **step.params
-        )
-        return [np.asarray(r) for r in (results if step.primitive.multiple_results else [results])]
+        columns = zip(*given[::order], strict=True)
+        return [*carry, *(np.stack([np.asarray(v, object) for v in column]) for column in columns)]
 
 
-# Parts of the library that formulas write as powers and products.
-POLYNOMIAL = ("id", "square", "cube", "product")
-
-
-def _is_ours(program: Any) -> bool:
-    """Whether a function is one of JAX's or of this library; what a user calls a sine may be none."""
-    source = str(program.debug_info.func_src_info)
-    return any(folder in source for folder in _TRUSTED)
-
-
-_TRUSTED = tuple(module.__path__[0] for module in (jax, bijections))
-
-
-def _part(stack: str) -> str:
-    """The part of the model that a step belongs to: the outermost scope that `Chain` opened."""
-    match = re.match(r"[a-z]+( \d+)?", stack.split("/")[0])
-    return match[0] if match else ""
+def is_symbolic(value: Any) -> bool:
+    """Whether an array holds values that depend on inputs."""
+    array = np.asarray(value)
+    return array.dtype == object and any(isinstance(v, Node) for v in array.flat)
 
 
 def _numbers(value: Any) -> Any:
@@ -249,3 +211,102 @@ def _numbers(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, Node | float) else value.item() if hasattr(value, "item") else value
+
+
+_CALLING = (
+    "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2",
+)  # fmt: skip
+_GATHERING = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice", "pad")
+
+
+def _power(graph: Graph, a: Value, b: Value) -> Value:
+    if not isinstance(b, Node):
+        return graph.power(a, b)
+    return graph.call("exp", graph.multiply(b, graph.call("log", a)))
+
+
+# What steps do to numbers and to values of a graph, element by element, where they are more than a function by name.
+_ARITHMETIC: dict[str, tuple[Callable[..., Any], Callable[..., Value]]] = {
+    "add": (np.add, Graph.add),
+    "add_any": (np.add, Graph.add),
+    "sub": (np.subtract, lambda g, a, b: g.add(a, g.sum(((-1.0, b),)))),
+    "mul": (np.multiply, Graph.multiply),
+    "div": (np.divide, lambda g, a, b: g.multiply(a, g.power(b, Fraction(-1)))),
+    "neg": (np.negative, lambda g, a: g.sum(((-1.0, a),))),
+    "square": (np.square, lambda g, a: g.power(a, Fraction(2))),
+    "sqrt": (np.sqrt, lambda g, a: g.power(a, Fraction(1, 2))),
+    "rsqrt": (lambda a: 1 / np.sqrt(a), lambda g, a: g.power(a, Fraction(-1, 2))),
+    "pow": (np.power, _power),
+    "max": (np.maximum, lambda g, a, b: g.extreme("max", a, b)),
+    "min": (np.minimum, lambda g, a, b: g.extreme("min", a, b)),
+    "clamp": (
+        lambda low, x, high: np.clip(x, low, high),
+        lambda g, low, x, high: g.extreme("min", g.extreme("max", x, low), high),
+    ),
+}
+
+
+def _selected(values: list[Any]) -> np.ndarray:
+    which, *cases = np.broadcast_arrays(*(np.asarray(v) for v in values))
+    result = cases[0]
+    for number, case in enumerate(cases[1:], 1):
+        result = np.where(which.astype(int) == number, case, result)
+    return result
+
+
+def _broadcast(values: list[Any], params: dict[str, Any]) -> list[Any]:
+    array = np.asarray(values[0])
+    shape = [1] * len(params["shape"])
+    for axis, place in enumerate(params["broadcast_dimensions"]):
+        shape[place] = array.shape[axis]
+    return [np.broadcast_to(array.reshape(shape), params["shape"])]
+
+
+def _cast(values: list[Any], params: dict[str, Any]) -> list[Any]:
+    array = np.asarray(values[0])
+    return [array if array.dtype == object else array.astype(params["new_dtype"])]
+
+
+def _slice(values: list[Any], params: dict[str, Any]) -> list[Any]:
+    steps = params["strides"] or [1] * values[0].ndim
+    ends = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
+    return [values[0][tuple(slice(*end) for end in ends)]]
+
+
+_MOVING: dict[str, Callable[[list[Any], dict[str, Any]], list[Any]]] = {
+    "broadcast_in_dim": _broadcast,
+    "concatenate": lambda v, p: [np.concatenate(v, axis=p["dimension"])],
+    "convert_element_type": _cast,
+    "copy": lambda v, _: v,
+    "copy_p": lambda v, _: v,
+    "expand_dims": lambda v, p: [np.expand_dims(v[0], p["dimensions"])],
+    "optimization_barrier": lambda v, _: v,
+    "reshape": lambda v, p: [np.reshape(v[0], p["new_sizes"])],
+    "rev": lambda v, p: [np.flip(v[0], p["dimensions"])],
+    "slice": _slice,
+    "split": lambda v, p: np.split(v[0], np.cumsum(p["sizes"])[:-1], axis=p["axis"]),
+    "squeeze": lambda v, p: [np.squeeze(v[0], tuple(p["dimensions"]))],
+    "stack": lambda v, p: [np.stack(v, axis=p["axis"])],
+    "stop_gradient": lambda v, _: v,
+    "transpose": lambda v, p: [np.transpose(v[0], p["permutation"])],
+}
+
+
+def _bound(step: Any, values: Sequence[Any]) -> list[np.ndarray]:
+    """Do a step on numbers as JAX does it."""
+    typed = [np.asarray(v, name.aval.dtype) for v, name in zip(values, step.invars, strict=True)]
+    results = step.primitive.bind(*map(jax.device_put, typed), **step.params)
+    return [np.asarray(r) for r in (results if step.primitive.multiple_results else [results])]
+
+
+def _moved(step: Any, values: Sequence[Any], is_float: Sequence[bool]) -> list[Any]:
+    """Do a step that only moves values about, such as a gather, by moving their numbers."""
+    pool: list[Any] = [0.0]
+    numbered: list[Any] = []
+    for array, counts in zip(map(np.asarray, values), is_float, strict=True):
+        places = np.arange(len(pool), len(pool) + array.size).reshape(array.shape)
+        numbered.append(places if counts else array)
+        pool += list(array.flat) if counts else []
+    source = np.empty(len(pool), object)
+    source[:] = pool
+    return [source[places.astype(int)] for places in _bound(step, numbered)]

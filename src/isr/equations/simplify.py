@@ -15,9 +15,9 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.equations.code.sources import compile_numpy, evaluate
-from isr.equations.print.text import number_text
+from isr.equations.evaluate import compile_numpy, evaluate
 from isr.equations.program import Program, replaced, without_dead_code
+from isr.equations.text import number_text
 from isr.equations.written import folded, number
 
 # Beyond this many constants, one number of digits serves all: trying each would take minutes.

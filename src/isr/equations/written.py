@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import Any, cast
 
 import sympy
-from sympy.codegen.cfunctions import expm1, log1p
 from sympy.core.add import _addsort
 
 from isr.bijections.primitives import lookup
+from isr.equations.functions import FORMS
 from isr.equations.graph import Graph, Node, Value
-from isr.equations.program import Assignment, MixtureQuantile, Phi, PhiInverse, Probit, sigmoid
+from isr.equations.program import Assignment
 
 # What is written with at most so many operations needs no hidden units beside it.
 INLINE = 60
@@ -22,81 +22,30 @@ LEAST_SHARED = 12
 LONGEST_ARGUMENT = 6
 
 
-def _soft_clamp(s: Any, bound: Any) -> Any:
-    return folded(2 * bound * sympy.atan(s / bound) / sympy.pi)
-
-
-def _number_of_gumbel(w: Any) -> Any:
-    t = sympy.exp(-w)
-    return Probit(sympy.exp(-t), -cast(Any, expm1(-t)))
-
-
-def _gumbel_of_number(u: Any) -> Any:
-    """Written twice: near 1 a probability has lost what it lacks."""
-    below, above = sympy.log(cast(Any, Phi(u))), log1p(-cast(Any, Phi(-u)))
-    return sympy.Piecewise((-sympy.log(-below), u < 0), (-sympy.log(-cast(Any, above)), True))
-
-
-def _mixture_number(*parts: Any) -> Any:
-    pairs = list(zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True))
-    return Probit(*(sympy.Add(*(r * cast(Any, Phi(sign * a)) for r, a in pairs)) for sign in (1, -1)))
-
-
-FORMS: dict[str, Callable[..., Any]] = {
-    "exp": sympy.exp, "log": sympy.log, "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "asin": sympy.asin,
-    "acos": sympy.acos, "arctan": sympy.atan, "atan2": sympy.atan2, "sinh": sympy.sinh, "cosh": sympy.cosh,
-    "tanh": sympy.tanh, "asinh": sympy.asinh, "acosh": sympy.acosh, "atanh": sympy.atanh, "erf": sympy.erf,
-    "erfc": sympy.erfc, "erf_inv": sympy.erfinv, "abs": sympy.Abs, "sign": sympy.sign, "floor": sympy.floor,
-    "ceil": sympy.ceiling, "lgamma": sympy.loggamma, "sigmoid": sigmoid, "ndtr": Phi, "ndtri": PhiInverse,
-    "sin2pi": lambda g: sympy.sin(2 * sympy.pi * g),
-    "log_ndtr": lambda u: sympy.log(cast(Any, Phi(u))),
-    "log_cosh": lambda w: sympy.log(sympy.cosh(w)),
-    "number_of_logistic": lambda w: Probit(sigmoid(w), sigmoid(-w)),
-    "number_of_gumbel": _number_of_gumbel,
-    "gumbel_of_number": _gumbel_of_number,
-    "number_of_laplace": lambda w: -sympy.sign(w) * cast(Any, PhiInverse(sympy.exp(-sympy.Abs(w)) / 2)),
-    "mixture_number": _mixture_number,
-    "mixture_quantile": MixtureQuantile,
-    "logaddexp": lambda a, b: sympy.log(sympy.exp(a) + sympy.exp(b)),
-    "soft_clamp": _soft_clamp,
-    "leaky_relu": lambda g, slope: sympy.Max(g, slope * g, evaluate=False),
-    "max": lambda a, b: sympy.Max(a, b, evaluate=False),
-    "min": lambda a, b: sympy.Min(a, b, evaluate=False),
-    "inside": lambda x, low, high: sympy.Min(sympy.Max(x, low, evaluate=False), high, evaluate=False),
-    "where": lambda condition, then, otherwise: sympy.Piecewise((then, condition), (otherwise, True)),
-    "lt": sympy.Lt, "le": sympy.Le, "gt": sympy.Gt, "ge": sympy.Ge, "eq": sympy.Eq, "ne": sympy.Ne,
-    "and": sympy.And, "or": sympy.Or, "not": sympy.Not,
-}  # fmt: skip
-"""What each operation of a graph is in SymPy."""
-
-
 class Writer:
-    """Writes values of a graph as SymPy expressions, with equations for those that have names; ``inline`` names
-    nothing.
+    """Writes values of a graph as SymPy expressions, with equations for those that `name` gave names to.
 
-    What ``results`` do not read is left out, names in ``taken`` are avoided; ``number_of`` writes a constant and
-    ``form_of`` gives a function by its name.
+    ``number_of`` writes a constant and ``form_of`` gives a function by its name.
     """
 
     def __init__(
         self,
         graph: Graph,
-        results: Iterable[Value],
-        taken: Iterable[str] = (),
         *,
         number_of: Callable[[float], Any] | None = None,
-        inline: bool = False,
         form_of: Callable[[str], Callable[..., Any]] | None = None,
     ) -> None:
-        self._number = number_of or number
-        self._form = form_of or _form
-        self._taken = set(taken)
-        self._known: dict[Node, Any] = {}
-        named = [] if inline else _named(list(results))
-        blocks = {part for part, _ in graph.seen if part.startswith("block")}
         self.assignments: list[Assignment] = []
-        for node in named:
-            self.assignments.append(self._assignment(node, len(blocks) > 1))
+        self._number, self._form = number_of or number, form_of or _form
+        self._several = len({part for part, _ in graph.seen if part.startswith("block")}) > 1
+        self._taken: set[str] = set()
+        self._known: dict[Node, Any] = {}
+
+    def name(self, results: Iterable[Value], taken: set[str]) -> None:
+        """Write an equation for each value that results read and that deserves a name, none of those ``taken``."""
+        self._taken |= taken
+        for node in _named(list(results)):
+            self.assignments.append(self._assignment(node))
 
     def expression(self, value: Value) -> Any:
         """Return a value as a SymPy expression."""
@@ -106,13 +55,13 @@ class Writer:
             self._known[value] = self._written(value)
         return self._known[value]
 
-    def _assignment(self, node: Node, several: bool) -> Assignment:
+    def _assignment(self, node: Node) -> Assignment:
         if node.op == "name":
             inner, label, role, part = node.args
         else:
             inner, label, role, part = node, "h", "hidden", node.part
         numbered = role == "hidden"
-        lead = f"b{part.split()[-1]}_" if several and part.startswith("block ") else ""
+        lead = f"b{part.split()[-1]}_" if self._several and part.startswith("block ") else ""
         value = self.expression(inner) if node.op == "name" else self._written(node)
         symbol = sympy.Symbol(
             self._free(f"{lead}h" if numbered else lead + label, numbered=numbered), real=True

@@ -17,7 +17,7 @@ import sympy
 from jaxtyping import Bool, Float
 
 from isr.equations.complexity import n_constants
-from isr.equations.print.text import _Printer
+from isr.equations.text import TextPrinter
 from isr.inversion.isolate import TURNS, Solution, isolate
 from isr.inversion.law import Law
 from isr.inversion.prior import PriorLaw
@@ -197,10 +197,10 @@ class Chart:
             left = self.law.x_names[step.variable]
             names = {_target(k): symbol(self._shown(k)) for k in range(number + 1)}
             if step.solution is None:
-                mean = _Printer(digits).doprint(step.mean.xreplace(names))
+                mean = TextPrinter(digits).doprint(step.mean.xreplace(names))
                 lines.append(f"{left}: every root of {mean} = {self._shown(number)}")
                 continue
-            text = _Printer(digits).doprint(_plain(step).xreplace(names))
+            text = TextPrinter(digits).doprint(_plain(step).xreplace(names))
             for sign in step.solution.signs:
                 text = text.replace(f"- {sign}*", "∓").replace(f"+ {sign}*", "± ").replace(f"{sign}*", "±")
             lines.append(f"{left} = {text}")

@@ -284,10 +284,10 @@ class Law:
 
     def latex(self, digits: int = 4) -> str:
         """Return the law as a LaTeX ``align*`` environment, constants with their standard errors."""
-        from isr.equations.print.latex import _Printer
+        from isr.equations.typeset import TexPrinter
 
         def written(formula: Formula) -> str:
-            return _Printer({}, digits, formula.known_errors).doprint(formula.expression)
+            return TexPrinter(digits, formula.known_errors).doprint(formula.expression)
 
         rows = []
         for column in self.columns:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import sympy
 
 from isr.equations.expressions import Expressions
-from isr.equations.extract import FUNCTION_NAMES
+from isr.equations.functions import NAMES
 from isr.equations.program import Program
 from isr.inversion.law import Law
 from isr.inversion.prior import PriorLaw
@@ -42,7 +42,7 @@ def expressions(law: Law, x_names: Sequence[str], units: Mapping[str, str] | Non
         name = f"log_{column.name}" if column.transform else column.name
         shown += [name] if column.is_exact else [name, f"{name}_sd"]
         values += [column.mean.expression, *([] if column.is_exact else [abs(column.scale.expression)])]
-    names = symbol_names([*x_names, *shown], taken=FUNCTION_NAMES)
+    names = symbol_names([*x_names, *shown], taken=NAMES)
     inputs, outputs = (tuple(map(symbol, part)) for part in (names[: len(x_names)], names[len(x_names) :]))
     moved = dict(zip(map(symbol, law.x_names), inputs, strict=True))
     values = [value.xreplace(moved) for value in values]

@@ -16,7 +16,7 @@ import sympy
 
 from isr.bijections.parameters import cast, flatten
 from isr.equations import Expressions, extract
-from isr.equations.print.mathml import (
+from isr.equations.typeset import (
     MOST_TERMS,
     Listing,
     composed_listings,

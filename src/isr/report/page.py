@@ -20,7 +20,7 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
-from isr.equations.print.mathml import listings
+from isr.equations.typeset import listings
 from isr.formulas.front import Point
 from isr.inversion.record import SavedLaws
 from isr.report.equations import Equations, equations_of

@@ -16,8 +16,9 @@ import numpy as np
 import sympy
 from scipy.special import expit, ndtr, ndtri
 
-from isr.equations.print.text import _Printer
-from isr.equations.program import Phi, PhiInverse, replaced
+from isr.equations.functions import Phi, PhiInverse
+from isr.equations.program import replaced
+from isr.equations.text import TextPrinter
 from isr.search.evaluate import symbol
 
 FUNCTIONS: dict[str, Any] = {
@@ -156,7 +157,7 @@ class Formula:
 
     def text(self, digits: int | None = 4) -> str:
         """Return it as text: constants with their standard errors, or with all digits for ``None``."""
-        return _Printer(digits, {} if digits is None else self.known_errors).doprint(self.expression)
+        return TextPrinter(digits, {} if digits is None else self.known_errors).doprint(self.expression)
 
     @property
     def known_errors(self) -> dict[float, float]:

@@ -1,107 +1,160 @@
-"""Equations as presentation MathML, which browsers show without any script, and the listings of a page made of it."""
+"""Equations as LaTeX, as MathML, which browsers show without any script, and as the listings of a page made of it."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import sympy
+from sympy.printing.latex import LatexPrinter
 from sympy.printing.mathml import MathMLPresentationPrinter
 
-from isr.equations.print.text import (
-    PositiveFirst,
-    as_guard,
-    below_one,
-    broken,
-    label_of,
-    number_text,
-    rows_of,
-)
 from isr.equations.program import Assignment, ExpressionTooLarge, Program, compose
+from isr.equations.text import GREEK, Readable, broken, label_of, rows_of
 
 if TYPE_CHECKING:
     from isr.equations.expressions import Expressions
 
-_INVISIBLE_TIMES = "\u2062"
+LATEX_WIDTH = 90
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
+    "_": r"\_", "^": r"\^{}", "~": r"\~{}", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
 
 
-class _Printer(PositiveFirst, MathMLPresentationPrinter):
-    def __init__(self, labels: Mapping[str, str], digits: int, errors: Mapping[float, float]) -> None:
-        super().__init__({"ln_notation": True, "mul_symbol": _INVISIBLE_TIMES})
-        self.labels, self.digits, self.errors = labels, digits, errors
+class TexPrinter(Readable, LatexPrinter):
+    """LaTeX, with names that cannot do harm."""
+
+    names: ClassVar[dict[str, str]] = {
+        "min": r"\min", "max": r"\max", "clip": r"\operatorname{clip}", "Phi": r"\Phi", "MixtureQuantile": "Q",
+    }  # fmt: skip
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, ln_notation=True, inv_trig_style="full", mul_symbol=r" \, ")
+
+    def _number(self, mantissa: str, power: str) -> str:
+        ten = f"10^{{{power}}}"
+        return (
+            mantissa if not power else {"1": ten, "-1": f"- {ten}"}.get(mantissa, rf"{mantissa} \cdot {ten}")
+        )
+
+    def _print_Symbol(self, expr: sympy.Symbol, style: str = "plain") -> str:
+        label = label_of(expr.name, self.labels)
+        if label.verbatim:
+            return rf"\text{{{_escaped(label.base)}}}"
+        below = f"_{{{','.join(map(_word, label.below))}}}" if label.below else ""
+        return _word(label.base) + below + (f"^{{{label.above}}}" if label.above else "")
+
+    def _function(self, name: str, arguments: Sequence[str], power: str | None) -> str:
+        inner = rf"\left({', '.join(arguments)}\right)"
+        if name == "PhiInverse":
+            return rf"\left(\Phi^{{-1}}{inner}\right)^{{{power}}}" if power else rf"\Phi^{{-1}}{inner}"
+        return self.names[name] + (f"^{{{power}}}" if power else "") + inner
+
+    def _print_Mul(self, expr: Any) -> str:
+        """Factors side by side; with a thin space where one has several letters, which would run into the next."""
+        printed = super()._print_Mul(expr)
+        return printed if re.search(r"\\(mathrm|text)\{", printed) else printed.replace(r" \, ", " ")
+
+    def _print_MixtureQuantile(self, expr: Any, exp: str | None = None) -> str:
+        u, *parts = [self._print(argument) for argument in expr.args]
+        k = len(parts) // 3
+        groups = (", ".join(parts[i * k : (i + 1) * k]) for i in range(3))
+        return self._function("MixtureQuantile", ["; ".join((u, *groups))], exp)
+
+
+def latex(
+    program: Program,
+    *,
+    digits: int = 4,
+    log_det: bool = True,
+    units: Mapping[str, str] | None = None,
+    errors: Mapping[float, float] | None = None,
+) -> str:
+    """Return a program as a LaTeX ``align*`` environment, long sums over several lines, units in comments; ``errors``
+    as in `number_text`.
+
+    Example:
+        >>> x, z = sympy.symbols("x_1 z1", real=True)
+        >>> program = Program((x,), (), (), (0.123456 * x**2,), sympy.Integer(0), output_symbols=(z,))
+        >>> print(latex(program))
+        \\begin{align*}
+        z_{1} &= 0.1235 x_{1}^{2} \\\\
+        \\ln \\left| \\det J \\right| &= 0
+        \\end{align*}
+    """
+    printer = TexPrinter(digits, errors, program.labels)
+    equations = []
+    for target, value, _ in rows_of(program, log_det):
+        left = r"\ln \left| \det J \right|" if target is None else printer.doprint(target)
+        first, *others = broken(value, printer, LATEX_WIDTH, _printed_width)
+        more = [line if line.startswith("-") else f"+ {line}" for line in others]
+        equations.append(" \\\\\n&\\quad {} ".join([f"{left} &= {first}", *more]))
+    # Escaped though a comment: a page that typesets in the browser may not know comments.
+    remarks = [
+        f"% {' '.join(_escaped(f'{name} in {unit}').split())}\n" for name, unit in (units or {}).items()
+    ]
+    return "\\begin{align*}\n" + "".join(remarks) + " \\\\\n".join(equations) + "\n\\end{align*}"
+
+
+def _word(word: str) -> str:
+    """Letters and words as LaTeX has them: Greek by name, words upright, what is foreign as text."""
+    pieces = re.findall(r"[A-Za-z]+|\d+|.", word)
+    if not all(piece.isascii() or piece in GREEK for piece in pieces):
+        return rf"\text{{{_escaped(word)}}}"
+    known = [rf"\{GREEK[p]}" if p in GREEK and p != "ο" else "o" if p == "ο" else _upright(p) for p in pieces]
+    return " ".join(known)
+
+
+def _upright(piece: str) -> str:
+    return piece if len(piece) == 1 or piece.isdigit() else rf"\mathrm{{{piece}}}"
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPES.get(c, c) for c in text)
+
+
+def _printed_width(source: str) -> int:
+    source = re.sub(r"\\(left|right|quad|mathrm|text|operatorname|frac|,)(?![a-z])", "", source)
+    return len(re.sub(r"\\[a-z]+", "ab", source).translate({ord(c): None for c in "{}^_ "}))
+
+
+class MathMLPrinter(Readable, MathMLPresentationPrinter):
+    """Presentation MathML; what could be markup in a name is escaped."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, ln_notation=True, mul_symbol=_INVISIBLE_TIMES)
 
     def _element(self, tag: str, *children: Any) -> Any:
         element = self.dom.createElement(tag)
         for child in children:
             # SymPy writes text nodes as they are, so what could be markup is escaped here.
-            element.appendChild(
-                self.dom.createTextNode(html.escape(child)) if isinstance(child, str) else child
-            )
+            node = self.dom.createTextNode(html.escape(child)) if isinstance(child, str) else child
+            element.appendChild(node)
         return element
 
-    def _print_Float(self, expr: sympy.Float) -> Any:
-        value = float(expr)
-        shown = number_text(value, self.digits, self.errors)
-        mantissa, _, power = shown.partition("e")
+    def _number(self, mantissa: str, power: str) -> Any:
         number = self._element("mn", mantissa)
         if not power:
             return number
-        ten = self._element("msup", self._element("mn", "10"), self._element("mn", str(int(power))))
+        ten = self._element("msup", self._element("mn", "10"), self._element("mn", power))
         return ten if mantissa == "1" else self._element("mrow", number, self._element("mo", "·"), ten)
 
     def _print_Symbol(self, expr: sympy.Symbol, style: str = "plain") -> Any:
         label = label_of(expr.name, self.labels)
         base = self._element("mtext" if label.verbatim else "mi", label.base)
-        below = [self._element("mtext", ",".join(label.subscripts))] if label.subscripts else []
-        above = [self._element("mtext", f"({label.block})")] if label.block else []
+        below = [self._element("mtext", ",".join(label.below))] if label.below else []
+        above = [self._element("mtext", label.above)] if label.above else []
         tag = f"m{'sub' if below else ''}{'sup' if above else ''}"
         return self._element(tag, base, *below, *above) if below or above else base
 
-    def _print_Phi(self, expr: sympy.Expr) -> Any:
-        return self._call(self._element("mi", "Φ"), map(self._print, expr.args))
-
-    def _print_Probit(self, expr: Any) -> Any:
-        return self._print(expr.written)
-
-    def _print_PhiInverse(self, expr: sympy.Expr) -> Any:
-        power = self._element("mn", "-1")
-        name = self._element("msup", self._element("mi", "Φ"), power)
-        return self._call(name, map(self._print, expr.args))
-
-    def _print_Min(self, expr: sympy.Expr) -> Any:
-        guard = as_guard(expr)
-        return self._limited("clip" if guard else "min", guard or expr.args)
-
-    def _print_Max(self, expr: sympy.Expr) -> Any:
-        return self._limited("max", expr.args)
-
-    def _limited(self, function: str, arguments: tuple) -> Any:
-        return self._call(self._element("mi", function), map(self._limit, arguments))
-
-    def _limit(self, argument: Any) -> Any:
-        gap = below_one(argument, self.digits)
-        if gap is None:
-            return self._print(argument)
-        return self._element("mrow", self._element("mn", "1"), self._element("mo", "−"), self._print(gap))
-
-    def _print_Piecewise(self, expr: Any) -> Any:
-        rows = []
-        for value, condition in expr.args:
-            word = self._element("mtext", "otherwise" if condition is sympy.true else "if ")
-            cell = [word] if condition is sympy.true else [word, self._print(condition)]
-            rows.append(
-                self._element("mtr", self._element("mtd", self._print(value)), self._element("mtd", *cell))
-            )
-        return self._element("mrow", self._element("mo", "{"), self._element("mtable", *rows))
-
-    def _print_Relational(self, expr: Any) -> Any:
-        sign = self._element("mo", expr.rel_op)
-        return self._element("mrow", self._print(expr.lhs), sign, self._print(expr.rhs))
-
-    def _call(self, function: Any, arguments: Iterable[Any]) -> Any:
+    def _function(self, name: str, arguments: Sequence[Any], power: Any = None) -> Any:
+        function = self._element("mi", name.replace("PhiInverse", "Φ").replace("Phi", "Φ"))
+        if name == "PhiInverse":
+            function = self._element("msup", function, self._element("mn", "-1"))
         inner: list[Any] = []
         for argument in arguments:
             inner += [self._element("mo", ","), argument] if inner else [argument]
@@ -112,6 +165,19 @@ class _Printer(PositiveFirst, MathMLPresentationPrinter):
         bracket.setAttribute("stretchy", "false")
         return bracket
 
+    def _print_Piecewise(self, expr: Any) -> Any:
+        rows = []
+        for value, condition in expr.args:
+            word = self._element("mtext", "otherwise" if condition is sympy.true else "if ")
+            cell = [word] if condition is sympy.true else [word, self._print(condition)]
+            cells = self._element("mtd", self._print(value)), self._element("mtd", *cell)
+            rows.append(self._element("mtr", *cells))
+        return self._element("mrow", self._element("mo", "{"), self._element("mtable", *rows))
+
+    def _print_Relational(self, expr: Any) -> Any:
+        sign = self._element("mo", expr.rel_op)
+        return self._element("mrow", self._print(expr.lhs), sign, self._print(expr.rhs))
+
     def doprint(self, expr: sympy.Expr) -> str:
         markup = re.sub(r"&[A-Za-z]+;", _as_character, super().doprint(expr))
         for plain, typeset in _TYPESET.items():
@@ -119,6 +185,7 @@ class _Printer(PositiveFirst, MathMLPresentationPrinter):
         return markup
 
 
+_INVISIBLE_TIMES = "\u2062"
 # A true minus, an ordinary e, and a little room between factors, where words would run into numbers.
 _TYPESET = {
     "<mo>-</mo>": "<mo>&#8722;</mo>",
@@ -157,12 +224,12 @@ def mathml(
         >>> "<mn>2</mn>" in mathml(program)
         True
     """
-    printer = _Printer(program.labels, digits, errors or {})
+    printer = MathMLPrinter(digits, errors, program.labels)
     left, right = ' style="text-align:right"', ' style="text-align:left"'
     rows = []
     for target, value, _ in rows_of(program, log_det):
         name = _DETERMINANT if target is None else printer.doprint(target)
-        first, *others = broken(value, printer, width, _printed_width)
+        first, *others = broken(value, printer, width, _markup_width)
         rows.append(f"<mtd{left}>{name}</mtd><mtd><mo>=</mo></mtd><mtd{right}>{first}</mtd>")
         for line in others:
             plus = "" if _plain(line)[:1] in ("-", "−") else "<mo>+</mo>"
@@ -171,7 +238,7 @@ def mathml(
     return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable>{table}</mtable></math>'
 
 
-def _printed_width(markup: str) -> int:
+def _markup_width(markup: str) -> int:
     return len(_plain(markup).replace(_INVISIBLE_TIMES, ""))
 
 
@@ -184,7 +251,7 @@ MOST_EQUATIONS = 40
 MOST_TERMS = 1500
 # A composed form of more operations is no easier to read than the equations it replaces.
 MOST_COMPOSED = 120
-LINE_WIDTH = 84
+PAGE_WIDTH = 84
 HEADINGS = {"forward": "Forward", "inverse": "Inverse"}
 _ELLIPSIS = sympy.Symbol("⋮")
 
@@ -248,7 +315,7 @@ def listing(
             f"{n - len(shown):,} more equations are left out here; the Python and C sources hold all of them."
         )
         program = replace(program, assignments=(*shown, Assignment(_ELLIPSIS, _ELLIPSIS)))
-    return Listing(heading, mathml(program, errors=errors, width=LINE_WIDTH, log_det=log_det), note)
+    return Listing(heading, mathml(program, errors=errors, width=PAGE_WIDTH, log_det=log_det), note)
 
 
 def n_terms(program: Program) -> int:

@@ -1,0 +1,153 @@
+"""Equations run here: on rows of numbers, with NumPy, and as JAX functions of one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from scipy.special import expit, ndtr, ndtri
+
+from isr.bijections.probits import mixture_quantile
+from isr.equations.code.languages import LANGUAGES
+from isr.equations.code.plan import plan
+from isr.equations.code.source import generate, templates
+from isr.equations.program import Program
+
+if TYPE_CHECKING:
+    from isr.equations.expressions import Expressions
+
+
+def _run(source: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """What a source defines. Its names are identifiers of ours; no text of a user stands in it."""
+    found = dict(names)
+    exec(source, found)  # noqa: S102
+    return found
+
+
+@dataclass(frozen=True)
+class JaxFunctions:
+    """Equations as JAX functions of one sample; batch them with ``jax.vmap``.
+
+    A regressor has ``forward`` alone, its log-determinant None.
+
+    Args:
+        forward: ``(x, y) -> (latent, log_det)``.
+        inverse: ``(latent, y) -> (x, log_det)``.
+        log_prob: ``(x, y) -> log-density``.
+        draw: ``(noise, y) -> x``, the x that standard-normal noise stands for.
+        n_latent: Entries of the latent.
+    """
+
+    forward: Callable[..., tuple[jax.Array, Any]]
+    inverse: Callable[..., tuple[jax.Array, jax.Array]]
+    log_prob: Callable[..., jax.Array]
+    draw: Callable[..., jax.Array]
+    n_latent: int
+
+    def log_det(self, x: jax.Array, y: jax.Array | None = None) -> jax.Array:
+        """Return the log-determinant of forward at ``x``."""
+        return self.forward(x, y)[1]
+
+    def sample(self, key: jax.Array, n: int, y: jax.Array | None = None) -> jax.Array:
+        """Return ``n`` rows of x, given one y."""
+        noise = jax.random.normal(key, (n, self.n_latent))
+        return jax.vmap(lambda row: self.draw(row, y))(noise)
+
+
+def to_jax(equations: Expressions) -> JaxFunctions:
+    """Return the equations as JAX functions of one sample, for ``jit``, ``grad`` and ``vmap``.
+
+    Example:
+        >>> import jax, isr, jax.numpy as jnp
+        >>> functions = to_jax(isr.extract(isr.build_flow(jax.random.key(0), 2)))
+        >>> jax.grad(functions.log_prob)(jnp.zeros(2)).shape
+        (2,)
+    """
+    x, y = (tuple(map(str, range(len(names)))) for names in (equations.x_names, equations.y_names))
+    nameless = replace(
+        equations, forward=replace(equations.forward, labels={}), x_names=x, y_names=y, units={}
+    )
+    made = _run(generate(nameless, "jax"), {"__name__": "isr_equations"})
+    n_latent = len(equations.forward.outputs)
+    if equations.inverse is not None:
+        names = ("isr_forward_and_log_det", "isr_inverse_and_log_det", "log_prob", "draw")
+        return JaxFunctions(*(made[name] for name in names), n_latent)
+    functions = [made[name] for name in plan(equations.forward, LANGUAGES["jax"]).names]
+
+    def forward(x: jax.Array, y: jax.Array | None = None) -> tuple[jax.Array, None]:
+        return jnp.stack([jnp.asarray(f(*x), x.dtype) for f in functions]), None
+
+    def missing(*_: Any) -> Any:
+        equations.program("inverse")
+
+    return JaxFunctions(forward, missing, missing, missing, n_latent)
+
+
+def _mixture_quantile(u: Any, parts: Sequence[Any]) -> np.ndarray:
+    with jax.enable_x64(True):
+        return np.asarray(mixture_quantile(*(np.asarray(a, np.float64) for a in (u, *parts))))
+
+
+_RUNTIME: dict[str, Any] = {
+    "np": np,
+    "isr_square": np.square,
+    "isr_cube": lambda a: a * a * a,
+    "isr_sigmoid": expit,
+    "isr_phi": ndtr,
+    "isr_phi_inverse": ndtri,
+    "isr_probit": lambda p, q: np.where(p < q, 1, -1) * ndtri(np.minimum(p, q)),
+    "isr_mixture_quantile": _mixture_quantile,
+}
+
+
+def compile_numpy(program: Program) -> Callable:
+    """Return a function of a list of input columns and a list of condition columns: outputs and log-determinant."""
+    direction: Any = templates().get_template("direction.py.j2").module
+    return _run(str(direction.direction("map", plan(program, LANGUAGES["python"]))), _RUNTIME)["isr_map"]
+
+
+def evaluate(
+    program: Program,
+    rows: Float[np.ndarray, "n inputs"],
+    y: Float[np.ndarray, "m conditions"] | None = None,
+    *,
+    function: Callable | None = None,
+    parameters: Sequence[float] = (),
+) -> tuple[Float[np.ndarray, "n outputs"], Float[np.ndarray, " n"]]:
+    """Return the outputs and the log-determinants of a program for rows of inputs, given as many conditions or a
+    single one.
+
+    ``function`` is what `compile_numpy` made of the program, to save compiling again; ``parameters`` are values of its
+    last inputs, the same for all rows.
+    """
+    rows = _columns(rows, len(program.inputs) - len(parameters), "the input")
+    given = None
+    if program.conditions:
+        if y is None:
+            raise ValueError(
+                f"these equations read a condition: give y with {len(program.conditions)} columns"
+            )
+        given = _columns(y, len(program.conditions), "y")
+        if len(given) not in (1, len(rows)):
+            raise ValueError(f"y must hold one row or as many as the input ({len(rows)}), got {len(given)}")
+        given = np.broadcast_to(given, (len(rows), given.shape[1])).T
+    with np.errstate(all="ignore"):
+        results, log_det = (function or compile_numpy(program))(
+            [*np.ascontiguousarray(rows.T), *parameters], given
+        )
+    columns = [np.broadcast_to(np.asarray(r, np.float64), len(rows)) for r in (*results, log_det)]
+    return np.stack(columns[:-1], axis=1), columns[-1].copy()
+
+
+def _columns(rows: np.ndarray, width: int, what: str) -> np.ndarray:
+    rows = np.asarray(rows, np.float64)
+    if rows.ndim == 1:
+        rows = rows[None, :] if len(rows) == width and width > 1 else rows[:, None]
+    if rows.ndim != 2 or rows.shape[1] != width:
+        raise ValueError(f"{what} must have {width} columns, got an array of shape {rows.shape}")
+    return rows

@@ -1,1 +1,0 @@
-"""Equations to look at: text, LaTeX, MathML and the listings of a page."""

@@ -388,7 +388,7 @@ def tree_of(source: str) -> str:
 
 NAME_LISTS = re.compile(r"^(?:export const )?([xyXY]_?[Nn](?:ames|AMES)) = (\[.*\]);?$", re.MULTILINE)
 SAFE_TAG = re.compile(
-    r"(m[a-z]+|p|pre|div|b|br|code)( (xmlns|display|style|class|stretchy|width|mathvariant|form))?"
+    r"(m[a-z]+|p|pre|div|b|br|code)( (xmlns|display|style|class|stretchy|width|mathvariant|form|displaystyle))?"
 )
 SCRIPTS = {"python": tree_of, "jax": tree_of, "c": without_comments, "javascript": without_comments}
 

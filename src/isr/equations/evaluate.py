@@ -14,8 +14,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from isr.bijections.probits import mixture_quantile
 from isr.equations.code.languages import LANGUAGES
-from isr.equations.code.plan import plan
-from isr.equations.code.source import generate, templates
+from isr.equations.code.source import generate, plan, templates
 from isr.equations.program import Program
 
 if TYPE_CHECKING:

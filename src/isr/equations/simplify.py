@@ -8,7 +8,7 @@ the log-determinant over one nat at least.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,10 +55,8 @@ def simplify(
     """
     if not 0 < budget < 1:
         raise ValueError(f"the budget is a relative error between 0 and 1, got {budget!r}")
-    judge = _Judge.of(program, rows, y)
-    best = program
-    if collapse_guards:
-        best = judge.better(best, _without_idle_guards(best, judge), budget)
+    judge = _Judge(program, rows, y)
+    best = judge.better(program, _without_idle_guards(program, judge), budget) if collapse_guards else program
     best = judge.better(best, _shorter_constants(best, judge, budget), budget)
     if len(best.assignments) <= MOST_REWRITTEN:
         for rewrite in (sympy.expand, sympy.simplify):
@@ -66,31 +64,22 @@ def simplify(
     return best, judge.error(best)
 
 
-@dataclass(frozen=True)
 class _Judge:
-    """The rows, and the values that must be kept there."""
+    """Compares programs with the values that must be kept on some rows."""
 
-    rows: np.ndarray
-    y: np.ndarray | None
-    expected: np.ndarray
-    scale: np.ndarray
-
-    @classmethod
-    def of(cls, program: Program, rows: np.ndarray | None, y: np.ndarray | None) -> _Judge:
+    def __init__(self, program: Program, rows: Any, y: Any) -> None:
         rng = np.random.default_rng(0)
-        if rows is None:
-            rows = rng.normal(size=(1000, len(program.inputs)))
-        rows = np.asarray(rows, np.float64)
-        if program.conditions and y is None:
-            y = rng.normal(size=(len(rows), len(program.conditions)))
-        y = y if program.conditions else None
-        expected = np.column_stack(evaluate(program, rows, y))
-        if not np.all(np.isfinite(expected)):
+        self.rows = np.asarray(
+            rng.normal(size=(1000, len(program.inputs))) if rows is None else rows, np.float64
+        )
+        drawn = rng.normal(size=(len(self.rows), len(program.conditions))) if y is None else y
+        self.y = drawn if program.conditions else None
+        self.expected = np.column_stack(evaluate(program, self.rows, self.y))
+        if not np.all(np.isfinite(self.expected)):
             raise ValueError("the equations are not finite on these rows; give rows like the data")
-        spread = np.std(expected, axis=0)
-        spread[:-1] = np.where(spread[:-1] > 0, spread[:-1], np.finfo(float).tiny)
+        spread = np.maximum(np.std(self.expected, axis=0), np.finfo(float).tiny)
         spread[-1] = max(spread[-1], 1.0)
-        return cls(rows, y, expected, np.maximum(np.abs(expected), spread))
+        self.scale = np.maximum(np.abs(self.expected), spread)
 
     def error(self, program: Program, **compiled: Any) -> float:
         """The largest relative error on the rows."""
@@ -165,14 +154,14 @@ def _without_idle_guards(program: Program, judge: _Judge) -> Program:
     found = {e for value in program.expressions for e in value.atoms(sympy.Min, sympy.Max)}
     # Each limit with what it holds and the number it holds it below or above.
     limits: dict[Any, Any] = {
-        e: tuple(sorted(e.args, key=lambda a: a.is_number)) for e in sorted(found, key=str) if _is_limit(e)
+        e: tuple(sorted(e.args, key=lambda a: a.is_number))
+        for e in sorted(found, key=str)
+        if len(e.args) == 2 and sum(bool(a.is_number) for a in e.args) == 1
     }
     if not limits:
         return program
-    inner = tuple(value for value, _ in limits.values())
-    reached, _ = evaluate(
-        replace(program, outputs=inner, bounds=(), log_det=sympy.S.Zero), judge.rows, judge.y
-    )
+    held = replace(program, outputs=tuple(v for v, _ in limits.values()), bounds=(), log_det=sympy.S.Zero)
+    reached, _ = evaluate(held, judge.rows, judge.y)
     idle = {
         limit
         for (limit, (_, end)), column in zip(limits.items(), reached.T, strict=True)
@@ -185,10 +174,6 @@ def _without_idle_guards(program: Program, judge: _Judge) -> Program:
         return e.func(*map(stripped, e.args)) if e.has(sympy.Min, sympy.Max) else e
 
     return _tidied(program.with_expressions(tuple(map(stripped, program.expressions))))
-
-
-def _is_limit(e: Any) -> bool:
-    return len(e.args) == 2 and sum(bool(a.is_number) for a in e.args) == 1
 
 
 def _rewritten(program: Program, rewrite: Callable) -> Program:

@@ -173,7 +173,7 @@ class Readable(Printer):
     def _print_Phi(self, expr: Any, exp: str | None = None) -> Any:
         return self._function(type(expr).__name__, [self._print(a) for a in expr.args], exp)
 
-    _print_PhiInverse = _print_Phi
+    _print_PhiInverse = _print_atan2 = _print_Phi
 
     def _print_Guarded(self, expr: Any, exp: Any = None) -> Any:
         return self._print(expr.written) if exp is None else self._print(expr.written, exp=exp)
@@ -236,7 +236,7 @@ class TextPrinter(Readable, StrPrinter):
 
 
 _ROOTS = {2: "√", 3: "∛", 4: "∜"}
-_SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "==": "="}
+SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "==": "="}
 
 
 class UnicodePrinter(TextPrinter):
@@ -287,7 +287,7 @@ class UnicodePrinter(TextPrinter):
         return f"{self.parenthesize(base, PRECEDENCE['Pow'])}^{self.parenthesize(power, PRECEDENCE['Atom'])}"
 
     def _print_Relational(self, expr: Any) -> str:
-        return f"{self._print(expr.lhs)} {_SIGNS.get(expr.rel_op, expr.rel_op)} {self._print(expr.rhs)}"
+        return f"{self._print(expr.lhs)} {SIGNS.get(expr.rel_op, expr.rel_op)} {self._print(expr.rhs)}"
 
     def _print_And(self, expr: Any) -> str:
         word = f" {type(expr).__name__.lower()} "

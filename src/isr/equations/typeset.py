@@ -13,7 +13,7 @@ from sympy.printing.latex import LatexPrinter
 from sympy.printing.mathml import MathMLPresentationPrinter
 
 from isr.equations.program import Assignment, ExpressionTooLarge, Program, compose
-from isr.equations.text import GREEK, Readable, broken, label_of, rows_of
+from isr.equations.text import GREEK, SIGNS, Readable, broken, label_of, rows_of
 
 if TYPE_CHECKING:
     from isr.equations.expressions import Expressions
@@ -30,6 +30,7 @@ class TexPrinter(Readable, LatexPrinter):
 
     names: ClassVar[dict[str, str]] = {
         "min": r"\min", "max": r"\max", "clip": r"\operatorname{clip}", "Phi": r"\Phi", "MixtureQuantile": "Q",
+        "atan2": r"\operatorname{atan2}",
     }  # fmt: skip
 
     def __init__(self, *arguments: Any) -> None:
@@ -127,6 +128,7 @@ class MathMLPrinter(Readable, MathMLPresentationPrinter):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, ln_notation=True, mul_symbol=_INVISIBLE_TIMES)
+        self._held: dict[sympy.Dummy, Any] = {}
 
     def _element(self, tag: str, *children: Any) -> Any:
         element = self.dom.createElement(tag)
@@ -165,17 +167,26 @@ class MathMLPrinter(Readable, MathMLPresentationPrinter):
         bracket.setAttribute("stretchy", "false")
         return bracket
 
+    def _print_Mul(self, expr: Any) -> Any:
+        """Powers of e stay beside a fraction, as in LaTeX, and do not go below it."""
+        held = {a: sympy.Dummy("zzz") for a in expr.args if isinstance(a, sympy.exp)}
+        self._held |= {symbol: power for power, symbol in held.items()}
+        return super()._print_Mul(expr.func(*(held.get(a, a) for a in expr.args), evaluate=False))
+
+    def _print_Dummy(self, expr: sympy.Dummy) -> Any:
+        return self._print(self._held[expr])
+
     def _print_Piecewise(self, expr: Any) -> Any:
         rows = []
         for value, condition in expr.args:
-            word = self._element("mtext", "otherwise" if condition is sympy.true else "if ")
+            word = self._element("mtext", "otherwise" if condition is sympy.true else "if\u00a0")
             cell = [word] if condition is sympy.true else [word, self._print(condition)]
             cells = self._element("mtd", self._print(value)), self._element("mtd", *cell)
             rows.append(self._element("mtr", *cells))
         return self._element("mrow", self._element("mo", "{"), self._element("mtable", *rows))
 
     def _print_Relational(self, expr: Any) -> Any:
-        sign = self._element("mo", expr.rel_op)
+        sign = self._element("mo", SIGNS.get(expr.rel_op, expr.rel_op))
         return self._element("mrow", self._print(expr.lhs), sign, self._print(expr.rhs))
 
     def doprint(self, expr: sympy.Expr) -> str:
@@ -235,7 +246,8 @@ def mathml(
             plus = "" if _plain(line)[:1] in ("-", "−") else "<mo>+</mo>"
             rows.append(f"<mtd></mtd><mtd></mtd><mtd{right}><mrow>{plus}{line}</mrow></mtd>")
     table = "".join(f"<mtr>{row}</mtr>" for row in rows)
-    return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable>{table}</mtable></math>'
+    opening = '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable displaystyle="true">'
+    return f"{opening}{table}</mtable></math>"
 
 
 def _markup_width(markup: str) -> int:

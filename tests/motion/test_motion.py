@@ -20,6 +20,7 @@ from isr.motion.noise import Noise
 from isr.motion.refit import refit
 from isr.motion.series import Series, from_long, read_series
 from isr.motion.system import System
+from isr.report import write_report
 from isr.search.formula import Formula, parse
 
 A, B, K = sympy.symbols("a b k", real=True)
@@ -105,6 +106,27 @@ def test_a_law_is_found_from_trajectories_alone(runs, fitted):
     assert fitted.score(*runs) > 0.9999
 
 
+def test_a_saved_regressor_predicts_the_same(runs, fitted, tmp_path):
+    fitted.save(tmp_path / "law.isr")
+    again = isr.load(tmp_path / "law.isr")
+    start = runs[1][0, 0]
+    assert_allclose(again.predict(runs[0], start), fitted.predict(runs[0], start))
+    assert dict(again.sections)["The law of motion"] == str(fitted.law_)
+
+
+def test_a_report_shows_the_law_and_trajectories(runs, fitted, tmp_path):
+    page = write_report(fitted, tmp_path / "law.html", data=runs).read_text("utf-8")
+    assert "a&#39; = a" in page
+    assert fitted.verdict_ in page
+    assert page.count("over time, measured and as the law says") == 2
+
+
+def test_a_plot_has_a_panel_for_each_channel(runs, fitted):
+    figure = fitted.plot(*runs)
+    assert [ax.get_ylabel() for ax in figure.axes] == ["a", "b"]
+    assert len(figure.axes[0].lines) == 4  # points and a line for each of two trajectories
+
+
 def test_a_law_is_found_in_noise_gaps_and_unequal_steps(runs):
     rng = np.random.default_rng(1)
     kept = [np.sort(rng.permutation(60)[:50]), np.arange(55)]
@@ -151,7 +173,7 @@ BAD = {
     ),
     "no time": ([0, 1, np.nan, 3, 4, 5], GOOD, "times of trajectory 1 hold NaN or infinity"),
     "shape": (T[:5], GOOD, "trajectory 1 has 5 times and values of the shape"),
-    "flat": (T, np.zeros((2, 2, 2, 2)), "a series has a row for each time and a column for each channel"),
+    "flat": (T, np.zeros((2, 2, 2, 2)), "it needs a row for each time and 2 columns"),
     "times": ([T, T, T], [GOOD, GOOD], "there are times of 3 trajectories but values of 2"),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,8 +70,7 @@ class Channel:
         return text.format(self.scale) if self.scale or not self.noise.kind else ""
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """One column of y: a channel at a time."""
 
     name: str
@@ -112,13 +111,10 @@ class MotionLaw:
     @cached_property
     def system(self) -> System:
         """The rates, with every constant in place."""
-        states, parameters = (tuple(map(symbol, names)) for names in (self._names, self.x_names))
-        rates, logs = zip(*((c.rate.expression, c.log) for c in self.channels), strict=True)
-        return System(rates, logs, states, parameters)
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(c.name for c in self.channels)
+        rates, logs, states = zip(
+            *((c.rate.expression, c.log, symbol(c.name)) for c in self.channels), strict=True
+        )
+        return System(rates, logs, states, tuple(map(symbol, self.x_names)))
 
     def solve(
         self, times: Float[np.ndarray, "n t"], start: Float[np.ndarray, "n c"], x: Float[np.ndarray, "n d"],
@@ -210,9 +206,8 @@ class MotionLaw:
     @cached_property
     def columns(self) -> tuple[Measured, ...]:
         """The columns of y that it explains, by their place."""
-        return tuple(
-            Measured(self.y_names[j], j) for j in sorted(j for c in self.channels for j in c.columns)
-        )
+        places = sorted(j for c in self.channels for j in c.columns)
+        return tuple(Measured(self.y_names[j], j) for j in places)
 
     def _by_column(self, x: np.ndarray) -> Iterator[tuple[int, Channel, np.ndarray]]:
         """Place in y, channel and centre of each column that it explains."""
@@ -280,12 +275,6 @@ class MotionLaw:
         scales = sum(not c.noise.is_count and c.scale > 0 for c in self.channels)
         return sum(len(f.constants) for f in formulas) + scales
 
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """Columns of y that it does not explain."""
-        known = {m.index for m in self.columns}
-        return tuple(name for j, name in enumerate(self.y_names) if j not in known)
-
     def lines(self, digits: int = 4) -> list[str]:
         """Return it as lines of text, one for each channel."""
         starts = [f",  {c.name}(0) = {c.start.text(digits)}" if c.start else "" for c in self.channels]
@@ -294,11 +283,8 @@ class MotionLaw:
             for c, start in zip(self.channels, starts, strict=True)
         ]
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
     def __repr__(self) -> str:
-        return str(self)
+        return "\n".join(self.lines())
 
     def latex(self, digits: int = 4) -> str:
         """Return it as a LaTeX ``align*`` environment."""
@@ -308,8 +294,7 @@ class MotionLaw:
             rows.append(rf"\dot{{{sympy.latex(symbol(c.name))}}} &= {sympy.latex(rounded)}")
         return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
 
-    def _repr_latex_(self) -> str:
-        return self.latex()
+    _repr_latex_ = latex
 
     def code(self, language: str) -> str:
         """Return source that stands alone, ``"python"``, ``"c"`` or ``"javascript"``, with an integrator."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from isr.motion.law import Channel, MotionLaw
 from isr.motion.noise import Noise
+from isr.motion.series import read_series
 from isr.search.formula import Formula, parse
 
 
@@ -44,6 +45,13 @@ class SavedMotion(eqx.Module):
     def trajectory(self, times: Any, start: Any, x: Any = None) -> np.ndarray:
         """Return the trajectory at times from a start, see `MotionLaw.trajectory`."""
         return self.to_law().trajectory(times, start, x)
+
+    def followed(self, times: Any, values: Any, x: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return times of trajectories, what was measured, and the law begun where it follows each one best."""
+        law = self.to_law()
+        names = [c.name for c in law.channels]
+        series = read_series(times, values, x, names=names, x_names=law.x_names or None)
+        return series.times, series.values, law.followed(series)
 
 
 def of_motion(law: MotionLaw) -> dict[str, Any]:

@@ -142,9 +142,13 @@ def read_series(
         ...
         ValueError: times of trajectory 1 do not increase: 1 comes after 2; sort its rows
     """
-    runs = _runs(values)
-    own = _times(times, len(runs))
-    n_channels = runs[0].shape[1]
+    runs = [v[:, None] if v.ndim == 1 else v for v in _each(values, 2)]
+    own, n_channels = _each(times, 1), runs[0].shape[-1]
+    own = own * len(runs) if len(own) == 1 else own
+    if len(own) != len(runs):
+        raise ValueError(
+            f"there are times of {len(own)} trajectories but values of {len(runs)}; give times for each"
+        )
     for i, (t, v) in enumerate(zip(own, runs, strict=True)):
         _check_run(f"trajectory {i + 1}", t, v, n_channels)
     longest = max(map(len, own))
@@ -192,37 +196,17 @@ def from_long(
     return times, [part[names].to_numpy(dtype=float) for part in parts], [str(c) for c in names]
 
 
-def _runs(values: Any) -> list[np.ndarray]:
-    if isinstance(values, list | tuple) and len(values) and np.ndim(values[0]) == 2:
-        return [np.asarray(v, dtype=float) for v in values]
-    array = np.asarray(values, dtype=float)
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim not in (2, 3) or array.size == 0:
-        raise ValueError(
-            f"a series has a row for each time and a column for each channel, got the shape {array.shape}; several are "
-            "an array (trajectory, time, channel) or a list"
-        )
-    return [array] if array.ndim == 2 else list(array)
-
-
-def _times(times: Any, n: int) -> list[np.ndarray]:
-    several = isinstance(times, list | tuple) and len(times) and np.ndim(times[0]) == 1
-    array = times if several else np.asarray(times, dtype=float)
-    if not several and array.ndim == 1:
-        return [array] * n
-    found = [np.asarray(t, dtype=float) for t in array]
-    if len(found) != n:
-        raise ValueError(
-            f"there are times of {len(found)} trajectories but values of {n}; give times for each"
-        )
-    return found
+def _each(given: Any, n_axes: int) -> list[np.ndarray]:
+    """An array of ``n_axes`` axes for each trajectory, from one array, several as one, or a list of them."""
+    several = isinstance(given, list | tuple) and len(given) and np.ndim(given[0]) == n_axes
+    array = given if several else np.asarray(given, dtype=float)
+    return [np.asarray(v, dtype=float) for v in (array if several or array.ndim > n_axes else [array])]
 
 
 def _check_run(name: str, t: np.ndarray, v: np.ndarray, n_channels: int) -> None:
-    back = np.flatnonzero(np.diff(t) <= 0)
+    back = np.flatnonzero(np.diff(t) <= 0) if t.ndim else []
     problem = ""
-    if v.ndim != 2 or v.shape[1] != n_channels or len(t) != len(v):
+    if t.ndim != 1 or v.ndim != 2 or v.shape[1] != n_channels or len(t) != len(v):
         problem = (
             f"{name} has {len(t)} times and values of the shape {v.shape}; it needs a row for each time and "
             f"{n_channels} columns"

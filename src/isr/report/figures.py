@@ -306,6 +306,23 @@ def fit_figure(name: str, observed: np.ndarray, predicted: np.ndarray) -> Figure
     )
 
 
+def trajectory_figures(
+    names: Sequence[str], times: np.ndarray, measured: np.ndarray, followed: np.ndarray
+) -> list[Figure]:
+    """Return a figure for each channel: what was measured (trajectory, time, channel), and the law that follows it."""
+    figures = []
+    for c, name in enumerate(names):
+        seen, law = measured[..., c], followed[..., c]
+        chart = Chart(axis_of(times[np.isfinite(seen)], "time"), axis_of(seen.ravel(), name), 480, 300)
+        inside = [chart.dots(t, v, "dots") for t, v in zip(times, seen, strict=True)]
+        inside += [
+            chart.line(t, np.where(np.isfinite(v), u, np.nan), "line model")
+            for t, v, u in zip(times, seen, law, strict=True)
+        ]
+        figures.append(Figure(chart.svg(inside, f"{name} over time, measured and as the law says")))
+    return figures
+
+
 def residual_figures(name: str, left: np.ndarray, x_names: Sequence[str], x: np.ndarray) -> list[Figure]:
     """Return what is left of one output against each variable of x: a pattern is something the formula lacks."""
     figures = []

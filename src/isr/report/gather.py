@@ -21,6 +21,7 @@ from isr import __version__
 from isr.bijections.flow import Flow
 from isr.equations import check, extract
 from isr.equations.check import CheckResult
+from isr.motion.record import SavedMotion
 from isr.native import status
 from isr.posterior.calibration import Calibration
 from isr.posterior.outliers import TrainingRecord
@@ -49,6 +50,7 @@ class ReportData:
         y_star: The observation the explorer starts with.
         training: What the training observations were like; the explorer warns where an observation is not.
         laws: What an `Inversion` found, text under a heading each, shown first.
+        trajectories: Of a law of motion: times, what was measured, and the law begun where it follows that best.
 
     Example:
         >>> from isr.bijections.affine import Standardise
@@ -69,6 +71,7 @@ class ReportData:
     y_star: tuple[float, ...] | None = None
     training: TrainingRecord | None = None
     laws: tuple[tuple[str, str], ...] = ()
+    trajectories: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
 
 N_SAMPLES = 2000
@@ -92,7 +95,8 @@ def gather(
 
     Args:
         model: A fitted estimator, a `Bundle`, the path of a saved model, or a `Flow`.
-        data: Rows to compare with: x, the pair ``(x, y)``, or a frame that holds the model's columns by name.
+        data: Rows to compare with: x, the pair ``(x, y)``, or a frame that holds the model's columns by name; of a law
+            of motion ``(times, values)`` or ``(times, values, x)``.
         title: Heading of the page.
         calibration: Results of calibration checks; see `Calibration.of`.
         checks: What `isr.check` found; True runs it now, False leaves it out.
@@ -109,6 +113,9 @@ def gather(
     """
     bundle = _bundle(model).named()
     flow = bundle.model if isinstance(bundle.model, Flow) else None
+    followed = None
+    if isinstance(bundle.model, SavedMotion):
+        data, followed = None, data and bundle.model.followed(*data)
     x, y = _rows(data, bundle.x_names, bundle.y_names)
     _refuse_misfits(flow, x, y, y_star)
     x, y = _finite(x, y)
@@ -128,6 +135,7 @@ def gather(
         y_star=None if y_star is None else tuple(float(v) for v in y_star),
         training=_training(bundle, flow, y),
         laws=tuple(laws),
+        trajectories=followed,
     )
 
 

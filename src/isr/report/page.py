@@ -23,6 +23,7 @@ from isr.equations import Expressions, extract
 from isr.equations.typeset import listings
 from isr.formulas.front import Point
 from isr.inversion.record import SavedLaws
+from isr.motion.record import SavedMotion
 from isr.report.equations import Equations, equations_of
 from isr.report.explorer import _middle_row, explorer_payload, packed, script_json
 from isr.report.figures import (
@@ -34,6 +35,7 @@ from isr.report.figures import (
     marginal_figures,
     pair_figures,
     residual_figures,
+    trajectory_figures,
 )
 from isr.report.gather import ReportData, gather
 from isr.storage import Bundle
@@ -218,6 +220,9 @@ def _lead(model: Any) -> str:
 def _law(data: ReportData) -> dict[str, Any] | None:
     """The law of y and of x of an `Inversion`, as lines, and what was found out about it."""
     bundle = data.bundle
+    if isinstance(bundle.model, SavedMotion):
+        lines = bundle.model.to_law().lines()
+        return {"lines": lines, "prior": [], "verdict": bundle.metadata.get("verdict", ""), "posterior": None}
     if not isinstance(bundle.model, SavedLaws):
         return None
     y = data.y_star or (None if data.y is None else _middle_row(data.y))
@@ -337,6 +342,8 @@ def _point(point: Point, bundle: Bundle) -> str:
 
 
 def _fits(data: ReportData) -> list[Figure]:
+    if data.trajectories is not None:
+        return trajectory_figures(data.bundle.y_names, *data.trajectories)
     if data.predicted is None or data.y is None:
         return []
     figures, x_names = [], _labels(data, "x")

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import isr
 from isr.estimators.settings import Effort
-from isr.estimators.status import worse_than_constant
+from isr.estimators.status import judged, uncalibrated, worse_than_constant
 
 
 def test_a_fit_that_memorises_its_rows_says_overfitting_with_both_losses():
@@ -55,6 +55,34 @@ def test_a_gap_between_training_and_held_out_rows_is_named_with_both_figures():
     )  # a few rows of next to no density make the mean, and its standard error, large
     memorised.held_out_rows[::50] += 60.0
     assert overfitting(memorised) is not None
+
+
+def test_posteriors_that_are_wrong_where_some_y_lie_are_named_with_the_place():
+    rng = np.random.default_rng(0)
+    y, z = rng.uniform(size=(1000, 2)), rng.normal(size=(1000, 3))
+    assert uncalibrated(z, y, ["T", "p"]) is None
+    z[y[:, 1] > 0.8, 2] *= 0.3
+    found = uncalibrated(z, y, ["T", "p"])
+    assert not found.ok
+    assert found.reason.startswith(
+        "posteriors are not calibrated where p is highest: shares of draws are off by"
+    )
+
+
+def test_latents_of_a_mixture_are_standard_normal_where_rows_are_its_own():
+    from isr.bijections.affine import Standardise
+    from isr.bijections.coupling import ConditionMap
+    from isr.bijections.ensemble import Ensemble
+    from isr.bijections.flow import Flow
+
+    rng = np.random.default_rng(0)
+    read = ConditionMap(Standardise((0.0,), (1.0,)), None, None)
+    members = [Flow(Standardise((m, m), (s, s)), read) for m, s in ((0.0, 1.0), (4.0, 0.5))]
+    which = rng.uniform(size=2000) < 0.3
+    x = np.where(which[:, None], 4 + 0.5 * rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2)))
+    latents, _ = judged(Ensemble.of(tuple(members), [0.7, 0.3]), x, rng.uniform(size=(2000, 1)))
+    assert uncalibrated(latents, rng.uniform(size=(2000, 1)), ["y"]) is None
+    assert np.all(np.abs(latents.std(axis=0) - 1) < 0.05)
 
 
 def test_a_surrogate_worse_than_the_mean_is_named_with_its_score():

@@ -86,4 +86,6 @@ def _calibration(bundle: Bundle, frame: Any) -> Any:
         drawn = bundle.sample(len(x) * N_DRAWS, np.repeat(y, N_DRAWS, axis=0)).reshape(len(x), N_DRAWS, -1)
     else:
         drawn = np.stack([bundle.posterior(row)._draw(N_DRAWS, i)[0] for i, row in enumerate(y)])
-    return Calibration.of(x, drawn, bundle.x_names), regional_verdict(x, drawn, y, bundle.x_names)
+    return Calibration.of(x, drawn, bundle.x_names), regional_verdict(
+        x, drawn, y, bundle.x_names, bundle.y_names
+    )

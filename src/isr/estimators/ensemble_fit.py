@@ -15,15 +15,17 @@ from scipy.special import logsumexp
 from isr.bijections.ensemble import Ensemble
 from isr.estimators.flow_fit import FlowTask, finished, network_point, train_networks_of
 from isr.estimators.pipeline import Fitted, Polished
-from isr.estimators.rows import Rows, prepare
+from isr.estimators.rows import Pairs, Rows, prepare
 from isr.estimators.settings import Plan
-from isr.estimators.status import DivergedError, normal_law
+from isr.estimators.status import DivergedError, judged, normal_law
 from isr.formulas.front import Point, pareto
 from isr.training.losses import DEFENCE
 from isr.training.workers import joined, keep_compiled_programs
 
 N_MEMBERS = 5
 N_STEPS = 200
+# Rows that tell whether the mixture is calibrated.
+N_JUDGED = 5000
 
 
 def fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
@@ -64,12 +66,19 @@ def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
     chosen = len(front) - 1
     settled = Polished.as_it_is(front[chosen])
     return Fitted(
-        front, chosen, settled.errors, settled.labels, joined(populations), n_train, shape.charts, None
-    )
+        front, chosen, settled.errors, settled.labels, joined(populations), n_train, shape.charts,
+        judged=judged(mixture.model, *_some(task.pairs)),
+    )  # fmt: skip
 
 
 def _finished(point: Point, rows: Rows) -> Point:
     return replace(finished(point, rows), is_network=False)
+
+
+def _some(pairs: Pairs) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return some rows of x itself, and y beside them with noise."""
+    x, y = pairs.x[:N_JUDGED], None if pairs.y is None else pairs.y[:N_JUDGED]
+    return x, None if y is None else y + pairs.noise * np.random.default_rng(0).normal(size=y.shape)
 
 
 def _mixed(members: list[Point], normals: list[Point]) -> tuple[Point, Point, Point]:

@@ -33,6 +33,7 @@ from isr.estimators.status import (
     beaten_by_normal,
     is_beaten,
     is_tame,
+    judged,
     normal_law,
     normal_steps,
     not_beaten,
@@ -138,7 +139,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         misfit = beaten_by_normal(finished(normal, rows), finished(best, rows))
     return Fitted(
         [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
-        len(rows.train), shape.charts, misfit,
+        len(rows.train), shape.charts, misfit, judged(front[chosen].model, rows.held_out.x, rows.held_out.y),
     )  # fmt: skip
 
 

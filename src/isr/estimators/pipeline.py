@@ -83,6 +83,7 @@ class Fitted:
         n_train: Training rows.
         charts: Names of the charts in use.
         misfit: What is wrong with every model that was trained, if anything is.
+        judged: Latents of held-out rows under the chosen model, and y beside them; None for a density.
     """
 
     front: list[Point]
@@ -93,6 +94,7 @@ class Fitted:
     n_train: int
     charts: tuple[str, ...] = ()
     misfit: Status | None = None
+    judged: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True)

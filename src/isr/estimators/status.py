@@ -6,20 +6,23 @@ A mean over held-out rows does not see what happens to one row in a hundred thou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
+from scipy import stats
 from sklearn.linear_model import RidgeCV
 
 from isr.bijections.affine import Linear, Standardise
 from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.coupling import Affine, ConditionMap, Coupling
+from isr.bijections.ensemble import Ensemble
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas, Tree
 from isr.bijections.networks import MLP
 from isr.estimators.rows import Part, Rows
 from isr.formulas.front import Point
+from isr.posterior.calibration import REFUTED, regions_of
 from isr.training.population import Population
 
 # With fewer rows per column of y the slopes are shrunk as far as cross-validation says.
@@ -186,6 +189,8 @@ def _reach(x: np.ndarray) -> np.ndarray:
     return np.maximum(10 * x.std(axis=0), 2 * np.ptp(x, axis=0)) + 1e-12
 
 
+# Share by which quantiles of the latents of held-out rows may be off where some y lie.
+LARGE_ERROR = 0.1
 # Nats per row by which held-out rows may be worse than training rows, beside what chance explains.
 LARGE_GAP = 0.5
 SIMPLER = "give more rows, or use fewer blocks or layers, or a penalty"
@@ -254,6 +259,44 @@ def beaten_by_normal(normal: Point, best: Point) -> Status:
         f"best model trained {best.held_out_nats:.4g}"
     )
     return Status(False, reason, SIMPLER)
+
+
+def judged(flow: Flow, x: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the latents of rows, which are standard normal at every y where the posteriors are right, and y."""
+    if y is None:
+        return None
+    members = flow.members if isinstance(flow, Ensemble) else (flow,)
+    # A row of a mixture belongs to one of its members, by their odds.
+    nats = np.stack([member.log_prob(x, y) for member in members])
+    chances = nats + np.log(flow.shares if isinstance(flow, Ensemble) else [1.0])[:, None]
+    member_of = np.argmax(chances + np.random.default_rng(0).gumbel(size=nats.shape), axis=0)
+    latents = np.stack([_latents(member, x, y) for member in members])
+    return latents[member_of, np.arange(len(x))], y
+
+
+def _latents(flow: Flow, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    padding = np.random.default_rng(1).normal(size=(len(x), flow.n_padding))
+    z = np.array(replace(flow, n_padding=0).forward(np.concatenate([x, padding], axis=1), y)[0])
+    n = flow.n_observed
+    z[:, :n] = (z[:, :n] - y) / np.reshape(flow.noise, (1, n)) if n else z[:, :n]
+    return z
+
+
+def uncalibrated(latents: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Status | None:
+    """Return a status that names where in y posteriors are too narrow, too wide or beside the truth, else None."""
+    regions = regions_of(y, names)
+    worst = (0.0, "")
+    for where, kept in regions.items():
+        for z in latents[kept].T:
+            found = stats.kstest(z, "norm")
+            if found.pvalue * len(regions) * latents.shape[1] < REFUTED and found.statistic > worst[0]:
+                worst = (float(found.statistic), where)
+    if worst[0] < LARGE_ERROR:
+        return None
+    reason = f"posteriors are not calibrated {worst[1]}: shares of draws are off by up to {worst[0]:.0%}"
+    return Status(
+        False, reason, 'ask for goal="accurate", or give more rows; isr.Inversion corrects by the law of y'
+    )
 
 
 def worse_than_constant(predicted: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Status | None:

@@ -26,6 +26,7 @@ from isr.estimators.rows import Pairs, Stream, n_held_out
 from isr.estimators.settings import Effort, Training, explains_wrong_options, seed_of
 from isr.estimators.status import Status, overfitting
 from isr.tables.arrays import LARGEST, refuse_extremes, warn_if_degenerate, without_times
+from isr.tables.edges import sharp_box
 from isr.tables.sources import open_rows
 from isr.tables.tables import Table, read_table
 
@@ -61,7 +62,9 @@ class FlowModel(EquationModel):
         refuse_extremes(x.values, x.names, what="x", largest=LARGEST)
         warn_if_degenerate(x.values, x.names)
         self.columns_ = x.columns
-        box = None if x.bounds is None else bounded(x.bounds.low, x.bounds.high)
+        seeks_edges = self.bounds is None and x.bounds is None
+        bounds = sharp_box(x.values) if seeks_edges and not self._closed else x.bounds
+        box = None if bounds is None else bounded(bounds.low, bounds.high)
         pairs = Pairs(
             x.values, box, y, noise, n_held_out=stream and stream.n_held_out, may_spread=not self._joint
         )
@@ -74,8 +77,8 @@ class FlowModel(EquationModel):
         )  # fmt: skip
         fit = fit_ensemble if self._training().ensemble else fit_flow
         self._run(partial(fit, task), n_train, sparse=task.architectures[0].subnet == "eql", peak=self._peak)
-        found = self._found_bounds() if task.closed and task.edges else ""
-        if found and self.status_.ok:
+        found = self._found_bounds() if seeks_edges and (task.closed or not self._closed) else ""
+        if found:
             self.status_ = replace(self.status_, reason=f"{self.status_.reason}; {found}")
 
     def _found_bounds(self) -> str:
@@ -85,7 +88,7 @@ class FlowModel(EquationModel):
             f"{name} ends sharply at {' and '.join(f'{end:.6g}' for end in (low, high) if end is not None)}"
             for box in boxes
             for name, low, high in zip(self._x_names(), box.low, box.high, strict=False)
-            if high is not None or (low is not None and low != 0)
+            if high is not None or (low is not None and (low != 0 or not self._closed))
         ]
         return f"{', '.join(ends)}: taken for bounds (bounds={{}} leaves them open)" if ends else ""
 

@@ -16,10 +16,13 @@ from scipy import stats
 
 from isr.tables.workers import as_they_end, progress_bar
 
+N_BINS, N_SIMULATIONS = 20, 2000
 LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 """Default credible levels of coverage curves."""
 # Ranks are not uniform where a test says so at this level, corrected for their number; so many are told.
 REFUTED, MOST_TOLD = 0.01, 6
+# The share of the rows at each end of a column of y that is judged by itself, and of how many columns.
+END, MOST_COLUMNS = 0.2, 8
 
 
 def sbc_ranks(truths: ArrayLike, samples: ArrayLike, *, random_state: int = 0) -> Int[np.ndarray, "n dim"]:
@@ -50,12 +53,7 @@ def _check(truths: ArrayLike, samples: ArrayLike) -> tuple[np.ndarray, np.ndarra
 
 
 def uniformity(
-    ranks: ArrayLike,
-    n_draws: int,
-    *,
-    n_bins: int = 20,
-    names: Sequence[str] | None = None,
-    random_state: int = 0,
+    ranks: ArrayLike, n_draws: int, *, names: Sequence[str] | None = None, random_state: int = 0
 ) -> pd.DataFrame:
     """Return p-values of rank uniformity for each parameter: χ² over bins and Kolmogorov–Smirnov.
 
@@ -67,18 +65,36 @@ def uniformity(
         True
     """
     columns = _positions(ranks, n_draws, random_state).T
-    counts = [np.histogram(column, bins=n_bins, range=(0, 1))[0] for column in columns]
-    return pd.DataFrame(
-        {
-            "chi2": [float(stats.chisquare(count).pvalue) for count in counts],
-            "ks": [float(stats.kstest(column, "uniform").pvalue) for column in columns],
-        },
-        index=pd.Index(names or [f"x{i}" for i in range(len(columns))], name="parameter"),
-    )
+    counts = [np.histogram(column, bins=N_BINS, range=(0, 1))[0] for column in columns]
+    p_values = {
+        "chi2": stats.chisquare(counts, axis=1).pvalue,
+        "ks": stats.kstest(columns, "uniform", axis=1).pvalue,
+    }
+    return pd.DataFrame(p_values, pd.Index(names or [f"x{i}" for i in range(len(columns))], name="parameter"))
+
+
+def regions_of(y: Float[np.ndarray, "n d"], names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return which rows of y lie where: everywhere, in the middle, and at either end of each of the first columns.
+
+    Example:
+        >>> found = regions_of(np.arange(10.0)[:, None], ["time"])
+        >>> {where: int(kept.sum()) for where, kept in found.items()}
+        {'over all': 10, 'in the middle of y': 6, 'where time is lowest': 2, 'where time is highest': 2}
+    """
+    place = (stats.rankdata(y, axis=0) - 0.5) / len(y)
+    ends = {}
+    for name, column in list(zip(names, place.T, strict=True))[:MOST_COLUMNS]:
+        ends |= {f"where {name} is lowest": column < END, f"where {name} is highest": column > 1 - END}
+    middle = ~np.any(list(ends.values()), axis=0)
+    return {"over all": np.ones(len(y), bool), "in the middle of y": middle, **ends}
 
 
 def regional_verdict(
-    truths: ArrayLike, samples: ArrayLike, y: ArrayLike, names: Sequence[str] | None = None
+    truths: ArrayLike,
+    samples: ArrayLike,
+    y: ArrayLike,
+    names: Sequence[str] | None = None,
+    y_names: Sequence[str] | None = None,
 ) -> str:
     """Return a sentence on whether posteriors are calibrated: over all, in the middle of y, and at its edges.
 
@@ -87,6 +103,7 @@ def regional_verdict(
         samples: Draws of the posterior of each.
         y: The observation of each.
         names: What the variables are called.
+        y_names: What the columns of y are called.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -98,22 +115,19 @@ def regional_verdict(
     """
     truths, samples = _check(truths, samples)
     ranks, observed = sbc_ranks(truths, samples), np.asarray(y, dtype=float)
-    distance = np.max(np.abs(stats.rankdata(observed, axis=0) / (len(observed) + 1) - 0.5), axis=1)
-    edge = distance > np.median(distance)
-    regions = {"over all": np.ones(len(edge), bool), "in the middle of y": ~edge, "at the edges of y": edge}
+    regions = regions_of(observed, y_names or [f"y{j + 1}" for j in range(observed.shape[1])])
     labels = names or [f"x{j + 1}" for j in range(truths.shape[1])]
     positions = _positions(ranks, samples.shape[1], 0)
     found = sorted(
         (float(stats.kstest(positions[kept, j], "uniform").pvalue), f"{name} {where}")
         for j, name in enumerate(labels)
         for where, kept in regions.items()
+        if kept.any()
     )
     bad = [f"{what} (p = {p:.1g})" for p, what in found if p * len(found) < REFUTED]
     if bad:
         return f"not calibrated: {', '.join(bad[:MOST_TOLD])}; do not trust widths there"
-    return (
-        f"calibrated, as far as {len(edge)} observations tell: over all, in the middle and at the edges of y"
-    )
+    return f"calibrated, as far as {len(observed)} observations tell: over all, in the middle and at the edges of y"
 
 
 def _positions(ranks: ArrayLike, n_draws: int, seed: int) -> np.ndarray:
@@ -122,7 +136,7 @@ def _positions(ranks: ArrayLike, n_draws: int, seed: int) -> np.ndarray:
 
 
 def ecdf_band(
-    n: int, grid: ArrayLike, *, prob: float = 0.95, n_simulations: int = 2000, random_state: int = 0
+    n: int, grid: ArrayLike, *, prob: float = 0.95, random_state: int = 0
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """Return the simultaneous band within which the ECDF of ``n`` uniforms stays everywhere with probability ``prob``.
 
@@ -133,18 +147,17 @@ def ecdf_band(
         >>> bool(0.3 < low[0] < 0.5 < high[0] < 0.7)
         True
     """
-    grid = np.asarray(grid, dtype=float)
-    rng = np.random.default_rng(random_state)
+    grid, rng = np.asarray(grid, dtype=float), np.random.default_rng(random_state)
     # Counts per grid cell are multinomial, so their running sums are ECDFs on the grid.
     cells = np.diff(np.concatenate([[0.0], grid, [1.0]]))
-    counts = np.cumsum(rng.multinomial(n, cells, size=n_simulations), axis=1)[:, :-1]
+    counts = np.cumsum(rng.multinomial(n, cells, size=N_SIMULATIONS), axis=1)[:, :-1]
     tail = np.minimum(stats.binom.cdf(counts, n, grid), stats.binom.sf(counts - 1, n, grid))
     gamma = np.quantile(tail.min(axis=1), 1 - prob)
     return stats.binom.ppf(gamma, n, grid) / n, stats.binom.ppf(1 - gamma, n, grid) / n
 
 
 def rank_curves(
-    ranks: ArrayLike, n_draws: int, *, n_points: int = 100, prob: float = 0.95
+    ranks: ArrayLike, n_draws: int, *, n_points: int = 100
 ) -> tuple[np.ndarray, list[np.ndarray], np.ndarray, np.ndarray]:
     """Return a grid, the ECDF of each parameter's ranks minus the diagonal on it, and the ends of `ecdf_band`.
 
@@ -157,7 +170,7 @@ def rank_curves(
     steps = np.unique(np.linspace(1, n_draws, min(n_draws, n_points)).astype(int))
     grid = steps / (n_draws + 1)
     curves = [np.searchsorted(np.sort(c), steps, side="left") / len(c) - grid for c in columns]
-    low, high = ecdf_band(columns.shape[1], grid, prob=prob)
+    low, high = ecdf_band(columns.shape[1], grid)
     return grid, curves, low - grid, high - grid
 
 
@@ -214,12 +227,7 @@ def _coverage(content: np.ndarray, levels: ArrayLike) -> Coverage:
 
 
 def tarp(
-    truths: ArrayLike,
-    samples: ArrayLike,
-    *,
-    references: ArrayLike | None = None,
-    n_levels: int = 50,
-    random_state: int = 0,
+    truths: ArrayLike, samples: ArrayLike, *, references: ArrayLike | None = None, random_state: int = 0
 ) -> Coverage:
     """Return the coverage of balls around random points that reach just to the truth (TARP, Lemos et al. 2023).
 
@@ -234,16 +242,14 @@ def tarp(
     """
     truths, samples = _check(truths, samples)
     rng = np.random.default_rng(random_state)
-    low, high = truths.min(axis=0), truths.max(axis=0)
-    centres = (
-        rng.uniform(low, high, truths.shape) if references is None else np.asarray(references, dtype=float)
-    )
+    box = truths.min(axis=0), truths.max(axis=0)
+    centres = rng.uniform(*box, truths.shape) if references is None else np.asarray(references, dtype=float)
     scale = np.where(truths.std(axis=0) > 0, truths.std(axis=0), 1.0)
     reach = np.linalg.norm((truths - centres) / scale, axis=-1)
     distance = np.linalg.norm((samples - centres[:, None]) / scale, axis=-1)
     nearer = np.sum(distance < reach[:, None], axis=1)
     content = _positions(nearer, samples.shape[1], random_state + 1)[:, 0]
-    return _coverage(content, np.linspace(0, 1, n_levels + 1))
+    return _coverage(content, np.linspace(0, 1, 51))
 
 
 def check_calibration(
@@ -263,12 +269,9 @@ def check_calibration(
     rows = [(f"sbc {kind}", name, frame.loc[name, kind]) for name in frame.index for kind in frame]
     rows.append(("tarp", "all", float(tarp(truths, samples, random_state=random_state).p_value)))
     table = pd.DataFrame(rows, columns=["test", "parameter", "p_value"])
-    p = table["p_value"].to_numpy(dtype=float)
-    order = np.argsort(p)
-    adjusted = np.minimum(np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p)))), 1.0)
-    table["adjusted"] = adjusted[np.argsort(order)]
-    table["passed"] = table["adjusted"] > 0.05
-    return table
+    ordered = table["p_value"].sort_values()
+    holm = (ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1.0)
+    return table.assign(adjusted=holm, passed=holm > 0.05)
 
 
 @dataclass(frozen=True)
@@ -284,9 +287,7 @@ class Calibration:
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> shift = rng.normal(size=(60, 1, 1))
-        >>> truths, samples = (shift + rng.normal(size=(60, 1, 1)))[:, 0], shift + rng.normal(size=(60, 99, 1))
-        >>> Calibration.of(truths, samples).n_draws
+        >>> Calibration.of(rng.normal(size=(60, 1)), rng.normal(size=(60, 99, 1))).n_draws
         99
     """
 
@@ -338,12 +339,12 @@ def draw_posteriors(
         raise ValueError(f"observations must be rows, one or more, got shape {rows.shape}")
     seeds = np.random.SeedSequence(random_state).generate_state(len(rows)).tolist()
     jobs = (joblib.delayed(_draw_one)(draw, i, rows[i], n_draws, seed) for i, seed in enumerate(seeds))
-    found: dict[int, np.ndarray] = {}
+    found = {}
     with progress_bar(len(rows), "posteriors", progress) as advance:
         for number, drawn in as_they_end(jobs, n_jobs=n_jobs):
             found[number] = drawn
             advance(1)
-    return np.stack([found[number] for number in range(len(rows))])
+    return np.stack([drawn for _, drawn in sorted(found.items())])
 
 
 def _draw_one(draw: Draw, number: int, y: np.ndarray, n_draws: int, seed: int) -> tuple[int, np.ndarray]:

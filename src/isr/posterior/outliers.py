@@ -18,6 +18,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
+from isr.tables.bounds import Bounds
 from isr.tables.edges import ends_sharply
 
 # Share of draws outside the range of the training rows above which a warning is issued.
@@ -69,20 +70,25 @@ class Extent(_Arrays):
         low, high = x.min(axis=0), x.max(axis=0)
         return cls(low, high, ends_sharply(x - low, high - low), ends_sharply(high - x, high - low))
 
+    def widened(self, bounds: Bounds) -> Extent:
+        """Return the extent out to the bounds that draws never leave, where there are any."""
+        low, high = np.asarray(bounds.low), np.asarray(bounds.high)
+        low, high = np.where(np.isfinite(low), low, self.low), np.where(np.isfinite(high), high, self.high)
+        return replace(self, low=np.minimum(low, self.low), high=np.maximum(high, self.high))
+
     def share_outside(self, draws: Float[np.ndarray, "n d"]) -> float:
         """Return the share of draws with a value outside the range of its column."""
         return float(np.mean(np.any((draws < self.low) | (draws > self.high), axis=1)))
 
     def suggestion(self, names: Sequence[str]) -> str:
         """Return the option that keeps draws inside where rows end sharply; empty where none does."""
-        found = []
-        for name, low, high, at_low, at_high in zip(names, *self.to_dict().values(), strict=True):
-            width = high - low
-            ends = [
-                _rounded(end, width) if sharp else None for end, sharp in ((low, at_low), (high, at_high))
-            ]
-            if at_low or at_high:
-                found.append(f"{name!r}: ({ends[0]}, {ends[1]})")
+        ends = zip(names, *self.to_dict().values(), strict=True)
+        found = [
+            f"{name!r}: ({_rounded(low, high - low) if at_low else None}, "
+            f"{_rounded(high, high - low) if at_high else None})"
+            for name, low, high, at_low, at_high in ends
+            if at_low or at_high
+        ]
         return f"bounds={{{', '.join(found)}}}" if found else ""
 
 
@@ -195,17 +201,12 @@ class TrainingRecord(_Arrays):
                 f"y_star has {rows.shape[1]} values, the training data {len(self.shift)} columns"
             )
         scores, n = self._scores(rows), len(self.scores)
-        below = np.stack(
-            [np.searchsorted(known, score) for known, score in zip(self.scores.T, scores.T, strict=True)]
-        )
-        fewest_above = n - below.max(axis=0)
+        below = [np.searchsorted(known, score) for known, score in zip(self.scores.T, scores.T, strict=True)]
+        fewest_above = n - np.max(below, axis=0)
         outside = np.any((rows < self.low) | (rows > self.high), axis=0)
-        return Likeness(
-            p_value=min(1.0, len(below) * float(1 + fewest_above.min()) / (n + 1)),
-            unusual=bool(np.any(fewest_above == 0)),
-            outside=tuple(np.flatnonzero(outside).tolist()),
-            n_unusual=int(np.sum(fewest_above == 0)),
-        )
+        p_value = min(1.0, len(below) * float(1 + fewest_above.min()) / (n + 1))
+        n_unusual = int(np.sum(fewest_above == 0))
+        return Likeness(p_value, n_unusual > 0, tuple(np.flatnonzero(outside).tolist()), n_unusual)
 
     def _whiten(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         standard = (rows - self.shift) / self.scale
@@ -253,15 +254,13 @@ def _what_is_unusual(
 ) -> str:
     if not found.outside:
         return "each value lies within its trained range, but not their combination"
-
-    def sentence(column: int) -> str:
-        low, high = training.low[column], training.high[column]
-        values = rows[:, column]
-        worst = values[np.argmax(np.maximum(low - values, values - high))]
-        return f"{names[column]!r} is {worst:.4g}, trained on {low:.4g} to {high:.4g}"
-
-    shown = "; ".join(sentence(column) for column in found.outside[:5])
-    return shown if len(found.outside) <= 5 else f"{shown}; and {len(found.outside) - 5} more columns"
+    low, high = training.low, training.high
+    farthest = rows[np.argmax(np.maximum(low - rows, rows - high), axis=0), np.arange(rows.shape[1])]
+    sentences = [
+        f"{names[i]!r} is {farthest[i]:.4g}, trained on {low[i]:.4g} to {high[i]:.4g}" for i in found.outside
+    ]
+    more = [f"and {len(sentences) - 5} more columns"] if len(sentences) > 5 else []
+    return "; ".join([*sentences[:5], *more])
 
 
 def _principal(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ an accurate model.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -78,8 +78,7 @@ class Product:
     def sample(self, n: int, seed: int) -> Resampled:
         """Return ``n`` draws from a weighted pool up to 32 times as large, with the pool's effective size."""
         wanted = min(4 * n * N_POOL / max(self.effective_size, 1.0), 32 * n)
-        pool, log_weights = self.pool(max(N_POOL, int(wanted)), seed)
-        return importance_resample(pool, log_weights, n, random_state=seed)
+        return importance_resample(*self.pool(max(N_POOL, int(wanted)), seed), n, random_state=seed)
 
     def pool(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return rows from the proposal and their log-weights."""
@@ -103,10 +102,9 @@ class Product:
             adapted = log_det + self.modes.score_samples(
                 np.nan_to_num(points, nan=1e9, posinf=1e9, neginf=-1e9)
             )
-            proposal = np.logaddexp(
-                np.log(DEFENSIVE) + proposal,
-                np.log1p(-DEFENSIVE) + np.where(np.isnan(adapted), -np.inf, adapted),
-            )
+            adapted = np.where(np.isnan(adapted), -np.inf, adapted)
+            both = np.stack([proposal, adapted])
+            proposal = logsumexp(both, axis=0, b=np.array([[DEFENSIVE], [1 - DEFENSIVE]]))
         target = self._log_target(x, single)
         return np.where(target > -np.inf, target - proposal, -np.inf)
 
@@ -137,25 +135,21 @@ def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density, *, random
     if flow.n_padding:
         draws = flow.sample(jax.random.key(random_state), 256, coordinates.y)
         coordinates = standard_coordinates(draws, bounds_of(flow))
-    found = list(_rounds(Product(flow, y, prior, coordinates), random_state))
-    return max(found, key=lambda product: product.effective_size)
-
-
-def _rounds(product: Product, seed: int) -> Iterator[Product]:
-    for number in range(MAX_ROUNDS):
-        pool, log_weights = product.pool(N_POOL, seed + number)
+    product = best = Product(flow, y, prior, coordinates)
+    for seed in range(random_state, random_state + MAX_ROUNDS):
+        pool, log_weights = product.pool(N_POOL, seed)
         if not np.any(log_weights > -np.inf):
             raise ValueError(
                 "no draw has density under all observations at once: do they come from the same x, "
                 "and does the prior cover what the model was trained on?"
             )
-        size = effective_size(log_weights)
-        normaliser = float(logsumexp(log_weights) - np.log(N_POOL))
-        yield replace(product, log_normaliser=normaliser, effective_size=size)
+        size, normaliser = effective_size(log_weights), float(logsumexp(log_weights) - np.log(N_POOL))
+        if size > best.effective_size:
+            best = replace(product, log_normaliser=normaliser, effective_size=size)
         if size >= ENOUGH * N_POOL:
-            return
-        modes = _fit(product.coordinates, pool, _flattened(log_weights), seed + number)
-        product = replace(product, modes=modes)
+            break
+        product = replace(product, modes=_fit(coordinates, pool, _flattened(log_weights), seed))
+    return best
 
 
 def _flattened(log_weights: np.ndarray) -> np.ndarray:
@@ -175,8 +169,7 @@ def _fit(coordinates: Coordinates, pool: np.ndarray, log_weights: np.ndarray, se
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
-    chosen = importance_resample(pool, log_weights, 2000, random_state=seed).samples
-    points, _ = coordinates.of(chosen)
+    points, _ = coordinates.of(importance_resample(pool, log_weights, 2000, random_state=seed).samples)
     points = points[np.isfinite(points).all(axis=1)]
     floor = 1e-6 * float(points.var(axis=0).mean()) + 1e-12
     with warnings.catch_warnings():
@@ -253,8 +246,9 @@ class Posterior(AbstractPosterior):
         self.units = dict(units or {})
         self.prior = prior
         self.simulator = simulator
-        self.extent = _restored(Extent, extent)
         self.bounds = bounds_of(flow)
+        known = _restored(Extent, extent)
+        self.extent = None if known is None else known.widened(self.bounds)
         if self._is_product and not hasattr(prior, "log_prob"):
             raise ValueError(
                 f"{len(self.y_star)} observations of the same x need the prior the model was trained on: give an "

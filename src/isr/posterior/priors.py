@@ -149,7 +149,8 @@ def parse_prior(prior: Any) -> Prior:
     if callable(getattr(prior, "sample", None)):
         return _from_object(prior, _seeded(prior.sample))
     if callable(getattr(prior, "rvs", None)):
-        return _from_object(prior, partial(_draw_scipy, prior))
+        # SciPy drops the axis of a single draw.
+        return _from_object(prior, lambda n, rng: np.reshape(prior.rvs(size=n, random_state=rng), (n, -1)))
     if callable(prior):
         return _from_object(prior, _seeded(prior))
     raise TypeError(f"a prior must be {_FORMS}; got {type(prior).__name__}: {prior!r}")
@@ -198,37 +199,30 @@ class _Marginal:
         return float(start), float(end - start), from_above
 
 
-@dataclass(frozen=True)
-class _Independent:
-    marginals: tuple[_Marginal, ...]
+def _independent(marginals: Sequence[_Marginal]) -> tuple[Any, Any, Any]:
+    """Return draw, density and cut of independent variables."""
 
-    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return np.column_stack([marginal.draw(n, rng) for marginal in self.marginals])
+    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+        return np.column_stack([marginal.draw(n, rng) for marginal in marginals])
 
-    def log_prob(self, rows: np.ndarray) -> np.ndarray:
-        return np.sum([m.log_prob(column) for m, column in zip(self.marginals, rows.T, strict=True)], axis=0)
+    def log_prob(rows: np.ndarray) -> np.ndarray:
+        return np.sum([m.log_prob(column) for m, column in zip(marginals, rows.T, strict=True)], axis=0)
 
-    def cut(self, low: np.ndarray, high: np.ndarray) -> tuple[Any, Any, Any]:
-        ends = zip(self.marginals, low.tolist(), high.tolist(), strict=True)
-        inner = _Independent(tuple(replace(m, low=a, high=b, is_cut=True) for m, a, b in ends))
-        return inner.draw, inner.log_prob, inner.cut
+    def cut(low: np.ndarray, high: np.ndarray) -> tuple[Any, Any, Any]:
+        ends = zip(marginals, low.tolist(), high.tolist(), strict=True)
+        return _independent([replace(m, low=a, high=b, is_cut=True) for m, a, b in ends])
+
+    return draw, log_prob, cut
 
 
 def _from_mapping(prior: Mapping[str, Any]) -> Prior:
     if not prior:
         raise ValueError('the prior is empty; give each variable a range, such as {"depth": (200, 240)}')
     names = check_names(prior, what="the prior")
-    marginals = tuple(_marginal(name, prior[name]) for name in names)
+    marginals = [_marginal(name, prior[name]) for name in names]
     bounds = parse_bounds([(m.low, m.high) for m in marginals], names)
-    independent = _Independent(marginals)
-    return Prior(
-        names,
-        None if bounds is None else bounds.pairs(),
-        ", ".join(f"{name} ~ {marginal.text}" for name, marginal in zip(names, marginals, strict=True)),
-        independent.draw,
-        independent.log_prob,
-        independent.cut,
-    )
+    text = ", ".join(f"{name} ~ {marginal.text}" for name, marginal in zip(names, marginals, strict=True))
+    return Prior(names, None if bounds is None else bounds.pairs(), text, *_independent(marginals))
 
 
 def _marginal(name: str, given: Any) -> _Marginal:
@@ -263,25 +257,19 @@ def _marginal(name: str, given: Any) -> _Marginal:
 
 
 def _from_object(prior: Any, draw: Callable[[int, np.random.Generator], Any]) -> Prior:
-    names = getattr(prior, "names", None)
+    names, given = getattr(prior, "names", None), getattr(prior, "bounds", None)
     names = None if names is None else check_names(names, what="the prior")
-    densities = (getattr(prior, name, None) for name in ("log_prob", "score_samples", "logpdf"))
-    # An address in memory is another one in the next session.
-    description = getattr(prior, "__qualname__", None) or re.sub(r" at 0x[0-9a-fA-F]+", "", repr(prior))
-    return Prior(names, _bounds_of(prior, names), description, draw, next(filter(callable, densities), None))
-
-
-def _bounds_of(prior: Any, names: Sequence[str] | None) -> tuple[Pair, ...] | None:
-    given = getattr(prior, "bounds", None)
-    if given is None:
-        return None
     if names is None and isinstance(given, Mapping):
         raise ValueError(
             f"the prior has bounds by name, {quoted(list(given))}, but no names; give it names, in the order of the "
             "columns it draws"
         )
-    bounds = parse_bounds(given, names or [f"x{i + 1}" for i in range(len(given))])
-    return None if bounds is None else bounds.pairs()
+    bounds = None if given is None else parse_bounds(given, names or [f"x{i + 1}" for i in range(len(given))])
+    densities = (getattr(prior, name, None) for name in ("log_prob", "score_samples", "logpdf"))
+    # An address in memory is another one in the next session.
+    description = getattr(prior, "__qualname__", None) or re.sub(r" at 0x[0-9a-fA-F]+", "", repr(prior))
+    density = next(filter(callable, densities), None)
+    return Prior(names, None if bounds is None else bounds.pairs(), description, draw, density)
 
 
 def _seeded(draw: Callable[..., Any]) -> Callable[[int, np.random.Generator], Any]:
@@ -289,16 +277,9 @@ def _seeded(draw: Callable[..., Any]) -> Callable[[int, np.random.Generator], An
         parameters = inspect.signature(draw).parameters
     except (TypeError, ValueError):
         return draw
-    return partial(_draw_with_seed, draw) if "random_state" in parameters else draw
-
-
-def _draw_with_seed(draw: Callable[..., Any], n: int, rng: np.random.Generator) -> Any:
-    return draw(n, random_state=int(rng.integers(2**31)))
-
-
-def _draw_scipy(distribution: Any, n: int, rng: np.random.Generator) -> np.ndarray:
-    # SciPy drops the axis of a single draw.
-    return np.reshape(distribution.rvs(size=n, random_state=rng), (n, -1))
+    if "random_state" not in parameters:
+        return draw
+    return lambda n, rng: draw(n, random_state=int(rng.integers(2**31)))
 
 
 def _rejection(prior: Prior, box: Bounds, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from isr.tables.extras import need
 
@@ -119,9 +120,7 @@ def importance_resample(
     pool, log_w = np.asarray(samples), np.asarray(log_weights, dtype=float)
     if not np.any(log_w > -np.inf) or np.any(np.isnan(log_w)):
         raise ValueError("log_weights must hold at least one finite value and no NaN")
-    rng = np.random.default_rng(random_state)
-    shares = np.exp(log_w - log_w.max())
-    shares /= shares.sum()
+    rng, shares = np.random.default_rng(random_state), softmax(log_w)
     if replace:
         positions = (np.arange(n) + rng.uniform()) / n
         chosen = rng.permutation(np.searchsorted(np.cumsum(shares), positions))

@@ -143,7 +143,7 @@ def simulate(
                 reasons = np.array([reason or "" for reason in chunk.reasons])
                 write_arrays(_part(kept, number), {"x": chunk.x, "y": chunk.y, "reasons": reasons})
             advance(1)
-    return _gather([chunks[number] for number in range(len(sizes))], prior)
+    return _gather([chunk for _, chunk in sorted(chunks.items())], prior)
 
 
 def _draw(prior: Prior, seed: int, chunk_size: int, number: int, n_rows: int) -> np.ndarray:
@@ -199,11 +199,11 @@ def _part(folder: Path, number: int) -> Path:
 def _kept(folder: Path, sizes: list[int], draw: Callable[[int, int], np.ndarray]) -> dict[int, _Chunk]:
     read = ((number, _read_part(_part(folder, number), size)) for number, size in enumerate(sizes))
     chunks = {number: chunk for number, chunk in read if chunk is not None}
-    for number, chunk in list(chunks.items())[:1]:
-        if not np.allclose(chunk.x, draw(number, len(chunk.x)), rtol=1e-9, atol=0):
-            raise ValueError(
-                f"{folder} holds another simulation: its draws are not this prior's; choose another folder"
-            )
+    first = next(iter(chunks), None)
+    if first is not None and not np.allclose(chunks[first].x, draw(first, sizes[first]), rtol=1e-9, atol=0):
+        raise ValueError(
+            f"{folder} holds another simulation: its draws are not this prior's; choose another folder"
+        )
     return chunks
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -70,19 +71,14 @@ class History:
         plt = need("matplotlib.pyplot")
 
         ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5))[1]
-        begin = 0
-        while begin < len(self.phases):
-            end = begin
-            while end < len(self.phases) and self.phases[end] == self.phases[begin]:
-                end += 1
-            curves = np.stack(self.held_out[begin:end])
-            epochs = np.arange(begin + 1, end + 1)
-            ax.plot(epochs, curves, color="C0", alpha=0.25, lw=0.8)
-            ax.plot(epochs, np.nanmin(curves, axis=1), color="C1", lw=1.6)
-            ax.axvline(begin + 1, color="0.8", lw=0.8, zorder=0)
-            ax.annotate(self.phases[begin], (begin + 1, 1), xycoords=("data", "axes fraction"), fontsize=8,
+        for name, numbered in groupby(enumerate(self.phases), key=lambda pair: pair[1]):
+            epochs = np.array([number for number, _ in numbered])
+            curves = np.stack([self.held_out[number] for number in epochs])
+            ax.plot(epochs + 1, curves, color="C0", alpha=0.25, lw=0.8)
+            ax.plot(epochs + 1, np.nanmin(curves, axis=1), color="C1", lw=1.6)
+            ax.axvline(epochs[0] + 1, color="0.8", lw=0.8, zorder=0)
+            ax.annotate(name, (epochs[0] + 1, 1), xycoords=("data", "axes fraction"), fontsize=8,
                         xytext=(3, -10), textcoords="offset points", color="0.4")  # fmt: skip
-            begin = end
         values = np.concatenate([h[np.isfinite(h)] for h in self.held_out]) if self.held_out else np.zeros(1)
         low, high = np.min(values), np.quantile(values, 0.98)
         ax.set(
@@ -135,17 +131,12 @@ def write(path: Path, progress: Progress, history: History, mark: str) -> None:
     """Write a checkpoint in one step, with a checksum of all it holds."""
     arrays = {"strengths": progress.strengths, "masks": progress.masks}
     arrays |= {"best": progress.best, "average": progress.average}
-    for name, rows in _rows(history).items():
-        arrays |= {f"{name}_{i}": row for i, row in enumerate(rows)}
-    arrays |= {f"state_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(progress.state))}
+    lists = {"train": history.train, "held_out": history.held_out, "state": jax.tree.leaves(progress.state)}
+    arrays |= {f"{name}_{i}": row for name, rows in lists.items() for i, row in enumerate(rows)}
     body = save_tensors({name: np.ascontiguousarray(values) for name, values in arrays.items()})
     head = {"mark": mark, "phase": progress.phase, "epoch": progress.epoch, "phases": history.phases}
     line = json.dumps(head | {"sha256": _digest(head, body)}).encode() + b"\n"
     write_whole(path, lambda hidden: hidden.write_bytes(line + body))
-
-
-def _rows(history: History) -> dict[str, list[np.ndarray]]:
-    return {"train": history.train, "held_out": history.held_out}
 
 
 def _digest(head: dict[str, Any], body: bytes) -> str:
@@ -179,14 +170,6 @@ def read(path: Path, mark: str, template: Any) -> tuple[Progress, History]:
 
     tree = jax.tree.structure(template(len(arrays["strengths"])))
     state = jax.tree.unflatten(tree, [on_device(leaf) for leaf in rows("state", tree.num_leaves)])
-    progress = Progress(
-        head["phase"],
-        head["epoch"],
-        arrays["strengths"],
-        arrays["masks"],
-        state,
-        arrays["best"],
-        arrays["average"],
-    )
-    n = len(head["phases"])
-    return progress, History(list(head["phases"]), rows("train", n), rows("held_out", n))
+    members, weights = (arrays["strengths"], arrays["masks"]), (arrays["best"], arrays["average"])
+    progress, phases = Progress(head["phase"], head["epoch"], *members, state, *weights), list(head["phases"])
+    return progress, History(phases, rows("train", len(phases)), rows("held_out", len(phases)))

@@ -49,7 +49,7 @@ class Monitor:
 
     def until(self, share: float) -> Monitor:
         """Return a monitor of a first part of the run, which ends at this share of ``max_time``."""
-        return self if self.max_time is None else _Part(self, share * self.max_time)
+        return self if self.max_time is None else _Part(self, share)
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process or machine: how much time has gone by, and no progress line."""
@@ -84,13 +84,17 @@ class Monitor:
 
 
 class _Silent(Monitor):
-    def __init__(self, other: Monitor) -> None:
+    """Stops when another monitor does, or at this share of its time."""
+
+    def __init__(self, other: Monitor, share: float = 1.0) -> None:
         super().__init__(verbose=False)
-        self._other = other
+        self._other, self._share = other, share
 
     def should_stop(self) -> bool:
         if self._other.should_stop():
             self.stopped = self._other.stopped
+        elif self._other.has_used(self._share):
+            self.stopped = f"max_time of {self._other.max_time:g} s reached"
         return self.stopped is not None
 
     def has_used(self, share: float) -> bool:
@@ -98,14 +102,7 @@ class _Silent(Monitor):
 
 
 class _Part(_Silent):
-    def __init__(self, other: Monitor, end: float) -> None:
-        super().__init__(other)
-        self._end = end
-
-    def should_stop(self) -> bool:
-        if not super().should_stop() and self._other.seconds > self._end:
-            self.stopped = f"max_time of {self._other.max_time:g} s reached"
-        return self.stopped is not None
+    """The same, with the other's progress line."""
 
     def begin(self, phase: str, total: int) -> None:
         self._other.begin(phase, total)

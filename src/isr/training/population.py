@@ -198,25 +198,21 @@ class _Run:
         rows, (n_members, n) = task.rows(0), restarts.weights.shape
         n_rows, n_held_out = (next(iter(arrays.values())).shape[-1] for arrays in (rows, task.held_out))
         self.task, self.schedule, self.seed, self.monitor = task, schedule, sequence_of(seed), monitor
-        self.path, self.n = path, n
+        self.path, self.n, self.history, self.written = path, n, History(), time.monotonic()
         self.n_steps = schedule.steps_of_epoch(n_rows)
         self.groups = np.zeros(n_members, int) if restarts.groups is None else restarts.groups
         self.data, self.held_out = _on_device(rows), _on_device(task.held_out)
-        self.noise = (
-            None if task.noise is None else jax.tree.map(lambda v: on_device(v, np.float32), task.noise)
-        )
+        self.noise = task.noise and jax.tree.map(lambda v: on_device(v, np.float32), task.noise)
         self.penalised = on_device(np.ones(n) if task.penalised is None else task.penalised, np.float32)
         self.epoch = make_epoch(task.objective, schedule.penalty)
         self.evaluate = make_evaluate(task.objective, schedule.penalty)
         self.judging_key = jax_keys(child(self.seed, JUDGING))
         self.together = evaluated_together(n_members, n_held_out)
         self.orders = Orders(n_rows=n_rows, batch_size=schedule.batch_size, n_steps=self.n_steps)
-        self.written = time.monotonic()
         gates = np.zeros((n_members, schedule.penalty.n_gates * n))
         first = np.concatenate([restarts.weights, gates], axis=1, dtype=np.float32)
         masks = np.asarray(np.ones((n_members, n)) if restarts.masks is None else restarts.masks, np.float32)
         self.progress = Progress(0, 0, np.zeros(n_members, np.float32), masks, start(first), first, first)
-        self.history = History()
         self.mark = checkpoint.fingerprint(
             schedule, self.seed.entropy, self.seed.spawn_key, np.asarray(restarts.weights), *rows.values(),
             *task.held_out.values(), restarts.masks, task.penalised, task.about,
@@ -230,19 +226,34 @@ class _Run:
                 )
 
     @property
+    def phase(self) -> Phase:
+        return self.schedule.phases[self.progress.phase]
+
+    @property
     def is_last_phase(self) -> bool:
         return self.progress.phase == len(self.schedule.phases) - 1
 
+    def curves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return training and held-out losses of the phase so far, ``(epochs, members)``, infinite where not finite."""
+        n = self.progress.epoch
+        both = (np.stack(losses[-n:]) for losses in (self.history.train, self.history.held_out))
+        train, held_out = (np.where(np.isfinite(losses), losses, np.inf) for losses in both)
+        return train, held_out
+
     def train_phase(self) -> None:
         """Train the phase under way to its end, or until it should stop."""
-        phase = self.schedule.phases[self.progress.phase]
+        phase = self.phase
         if self.progress.epoch >= phase.n_epochs:
             return
         all_rates = rates(phase, self.n_steps * phase.n_epochs).reshape(phase.n_epochs, -1)
         self.monitor.begin(phase.name, phase.n_epochs)
         for number in range(self.progress.epoch, phase.n_epochs):
-            n_drops, drops_now = self._drops(phase)
-            if self.monitor.should_stop() or n_drops > N_DROPS or self._is_past_its_best():
+            n_drops, drops_now, is_over = 0, False, False
+            if number and phase.patience is not None:
+                n_drops, drops_now = _drops(self.curves()[1], phase.patience)
+            elif number and not np.any(self.progress.strengths):
+                is_over = _only_memorises(*self.curves(), phase.n_epochs)
+            if is_over or n_drops > N_DROPS or self.monitor.should_stop():
                 break
             if drops_now:
                 best = self.progress.best
@@ -258,71 +269,27 @@ class _Run:
         order = self.orders.rows(child(seed, number // n_parts, ROW_ORDER), number % n_parts)
         data = self.data if self.task.is_one_block else _on_device(self.task.rows(number))
         state, loss = self.epoch(
-            state,
-            data,
-            rates_of_steps,
-            strengths,
-            masks,
-            self.penalised,
-            keys,
-            order,
-            self.noise,
+            state, data, rates_of_steps, strengths, masks, self.penalised, keys, order, self.noise,
             np.float32(phase.decay),
-        )
+        )  # fmt: skip
         found, held = np.asarray(state.weights), self._held_out(state.weights, masks)
         if phase.patience is not None:
             average = KEPT * average + (1 - KEPT) * found if number else found
             of_average = self._held_out(average, masks)
-            is_better = np.nan_to_num(of_average, nan=np.inf) < np.nan_to_num(held, nan=np.inf)
+            is_better = of_average < held
             found, held = np.where(is_better[:, None], average, found), np.where(is_better, of_average, held)
+        improved = held < np.min(self.curves()[1], axis=0) if number else np.ones(len(held), bool)
+        best = np.where(improved[:, None], found, best)
         self.history.add(phase.name, np.asarray(loss), held)
-        if number == 0:
-            best = np.array(found)
-        else:
-            earlier = np.nan_to_num(np.stack(self.history.held_out[-number - 1 : -1]), nan=np.inf)
-            improved = np.nan_to_num(held, nan=np.inf) < np.min(earlier, axis=0)
-            best = np.where(improved[:, None], found, best) if improved.any() else best
         self.progress = Progress(index, number + 1, strengths, masks, state, best, average)
-        self.monitor.advance(f"loss {_least(loss):.4f}  held-out {_least(held):.4f}")
-
-    def _drops(self, phase: Phase) -> tuple[int, bool]:
-        """Return how often the rate has dropped in this phase, and whether it does now, told by the curves alone."""
-        if phase.patience is None or not self.progress.epoch:
-            return 0, False
-        curves = np.stack(self.history.held_out[-self.progress.epoch :])
-        losses = np.minimum.accumulate(np.where(np.isfinite(curves), curves, np.inf), axis=0)
-        alive = np.isfinite(losses[-1])
-        reached, since, n_drops = np.inf, 0, 0
-        for loss in np.mean(losses[:, alive], axis=1) if alive.any() else []:
-            since += 1
-            if loss < reached - FALL:
-                reached, since = loss, 0
-            elif since >= phase.patience:
-                n_drops, since = n_drops + 1, 0
-        return n_drops, n_drops > 0 and since == 0 and loss >= reached - FALL
-
-    def _is_past_its_best(self) -> bool:
-        """Return whether every member only memorises its training rows, told by the curves of the phase alone."""
-        number, n_epochs = self.progress.epoch, self.schedule.phases[self.progress.phase].n_epochs
-        patience = max(LEAST_PATIENCE, int(PATIENCE_SHARE * n_epochs))
-        phase = self.schedule.phases[self.progress.phase]
-        if phase.patience is not None or number <= patience or np.any(self.progress.strengths):
-            return False
-        train, held = (
-            np.nan_to_num(np.stack(curves[-number:]), nan=np.inf, posinf=np.inf)
-            for curves in (self.history.train, self.history.held_out)
-        )
-        members, least = np.arange(held.shape[1]), np.argmin(held, axis=0)
-        rises = held[-1] > held[least, members] + RISE
-        still_falls = train[-1] < train[least, members]
-        return bool(np.all((number - 1 - least >= patience) & rises & still_falls | ~np.isfinite(held[-1])))
+        self.monitor.advance(f"loss {_least(np.asarray(loss)):.4f}  held-out {_least(held):.4f}")
 
     def begin_next_phase(self) -> None:
         """Choose who goes on after the warm-up; cut what became small after sparsifying."""
         index, _, strengths, masks, *_ = self.progress
         weights = self._weights()
         if index == 0:  # the best restarts go on, each under every strength
-            held = np.nan_to_num(self._held_out(weights, masks), nan=np.inf)
+            held = self._held_out(weights, masks)
             best = _best_of_each(held, self.groups, max(1, (len(held) + 1) // 2))
             kept = np.repeat(best, len(self.schedule.strengths))
             strengths = np.tile(np.asarray(self.schedule.strengths, np.float32), len(best))
@@ -330,20 +297,19 @@ class _Run:
         else:
             effective = self._effective(weights, masks)
             masks = (np.abs(effective) > self.schedule.threshold).astype(np.float32) * masks
-            weights = np.concatenate(
-                [effective * masks, weights[:, self.n :] + OPEN], axis=1, dtype=np.float32
-            )
+            gates = weights[:, self.n :] + OPEN
+            weights = np.concatenate([effective * masks, gates], axis=1, dtype=np.float32)
             strengths = np.zeros_like(strengths)
         self.progress = Progress(index + 1, 0, strengths, masks, start(weights), weights, weights)
 
     def result(self) -> Population:
         """Return the members as they are, the best first."""
-        _, _, strengths, masks, state, *_ = self.progress
+        strengths, masks, state = self.progress.strengths, self.progress.masks, self.progress.state
         weights = self._weights()
         if self.is_last_phase:  # the refit has no penalty; tell which one made the member
             ladder = np.asarray(self.schedule.strengths, np.float32)
             strengths = np.tile(ladder, len(strengths) // len(ladder))
-        held = np.nan_to_num(self._held_out(weights, masks), nan=np.inf)
+        held = self._held_out(weights, masks)
         order = np.argsort(held, kind="stable")
         return Population(
             self._effective(weights, masks)[order], strengths[order], held[order],
@@ -353,21 +319,16 @@ class _Run:
     def _still_falls(self) -> bool:
         """Return whether the last tenth of a whole phase with patience lowered the held-out loss by `STEEP`."""
         phase = max(self.schedule.phases, key=lambda p: p.n_epochs)
-        curves = [
-            h
-            for name, h in zip(self.history.phases, self.history.held_out, strict=True)
-            if name == phase.name
-        ]
-        if phase.patience is None or len(curves) < phase.n_epochs or phase.n_epochs < LEAST_PATIENCE:
+        named = zip(self.history.phases, self.history.held_out, strict=True)
+        losses = [_least(held) for name, held in named if name == phase.name]
+        if phase.patience is None or len(losses) < max(phase.n_epochs, LEAST_PATIENCE):
             return False
-        losses = np.minimum.accumulate([_least(curve) for curve in curves])
-        return bool(losses[-1] < losses[-1 - len(losses) // 10] - STEEP)
+        return bool(min(losses) < min(losses[: -(len(losses) // 10)]) - STEEP)
 
     def write_checkpoint(self, *, now: bool = False) -> None:
         """Write a checkpoint at the end of a phase, when the last one is old, or now."""
-        is_end = self.progress.epoch == self.schedule.phases[self.progress.phase].n_epochs
-        is_due = now or is_end or time.monotonic() - self.written > CHECKPOINT_SECONDS
-        if self.path is None or not is_due:
+        is_due = now or self.progress.epoch == self.phase.n_epochs
+        if self.path is None or not (is_due or time.monotonic() - self.written > CHECKPOINT_SECONDS):
             return
         self.written = time.monotonic()
         try:
@@ -381,8 +342,10 @@ class _Run:
         return np.asarray(self.progress.best if is_best else self.progress.state.weights)
 
     def _held_out(self, weights: jax.Array | np.ndarray, masks: np.ndarray) -> np.ndarray:
-        raw = np.asarray(weights)
-        return self.evaluate(raw, masks, self.held_out, self.judging_key, self.noise, size=self.together)
+        """Return the held-out loss of each member, infinite where it is not a number."""
+        raw, together = np.asarray(weights), self.together
+        found = self.evaluate(raw, masks, self.held_out, self.judging_key, self.noise, size=together)
+        return np.where(np.isnan(found), np.inf, found)
 
     def _effective(self, raw: np.ndarray, masks: np.ndarray) -> np.ndarray:
         """Return the numbers that members compute with, their gates taken in."""
@@ -390,6 +353,32 @@ class _Run:
         return np.array(
             [np.asarray(gate(r[: self.n] * m, r[self.n :], None)) for r, m in zip(raw, masks, strict=True)]
         )
+
+
+def _drops(held_out: np.ndarray, patience: int) -> tuple[int, bool]:
+    """Return how often the rate has dropped in a phase with patience, and whether it does now, told by its curves."""
+    losses = np.minimum.accumulate(held_out, axis=0)
+    alive = np.isfinite(losses[-1])
+    reached, since, n_drops = np.inf, 0, 0
+    for loss in np.mean(losses[:, alive], axis=1) if alive.any() else []:
+        since += 1
+        if loss < reached - FALL:
+            reached, since = loss, 0
+        elif since >= patience:
+            n_drops, since = n_drops + 1, 0
+    return n_drops, n_drops > 0 and since == 0 and loss >= reached - FALL
+
+
+def _only_memorises(train: np.ndarray, held_out: np.ndarray, n_epochs: int) -> bool:
+    """Return whether every member only memorises its training rows, told by the curves of a phase without patience."""
+    number, patience = len(train), max(LEAST_PATIENCE, int(PATIENCE_SHARE * n_epochs))
+    if number <= patience:
+        return False
+    members, least = np.arange(held_out.shape[1]), np.argmin(held_out, axis=0)
+    rises = held_out[-1] > held_out[least, members] + RISE
+    still_falls = train[-1] < train[least, members]
+    is_over = (number - 1 - least >= patience) & rises & still_falls
+    return bool(np.all(is_over | ~np.isfinite(held_out[-1])))
 
 
 def _best_of_each(held_out: np.ndarray, groups: np.ndarray, n: int) -> np.ndarray:
@@ -400,9 +389,8 @@ def _best_of_each(held_out: np.ndarray, groups: np.ndarray, n: int) -> np.ndarra
     return np.array([*first, *rest][: max(n, len(first))])
 
 
-def _least(losses: np.ndarray | jax.Array) -> float:
-    finite = np.asarray(losses)[np.isfinite(losses)]
-    return float(np.min(finite)) if len(finite) else np.nan
+def _least(losses: np.ndarray) -> float:
+    return float(np.min(losses[np.isfinite(losses)], initial=np.inf))
 
 
 def _on_device(data: dict[str, np.ndarray]) -> Data:

@@ -30,12 +30,10 @@ def keep_compiled_programs() -> None:
 
     What lies there is run, so a user's own folder must be as private as ours, and what others left in ours is removed.
     """
-    given = getattr(jax.config, "jax_compilation_cache_dir", None)
+    given, folder = getattr(jax.config, "jax_compilation_cache_dir", None), cache_dir()
     if given is not None:
         _refuse_open_to_others(given)
-        return
-    folder = cache_dir()
-    if folder is None:
+    if given is not None or folder is None:
         return
     for path in folder.iterdir():
         with suppress(OSError):
@@ -111,17 +109,9 @@ def joined(parts: list[Population]) -> Population:
     order = np.argsort(np.concatenate([part.held_out for part in parts]), kind="stable")
     names = ("weights", "strengths", "held_out", "skipped")
     together = (np.concatenate([getattr(part, name) for part in parts])[order] for name in names)
-    stopped = next((part.stopped for part in parts if part.stopped), None)
-    history, still_falls = (
-        _joined_history([part.history for part in parts]),
-        any(p.still_falls for p in parts),
-    )
-    return Population(*together, history, stopped, still_falls)
-
-
-def _joined_history(parts: list[History]) -> History:
-    joined = History()
-    for epochs in zip_longest(*(zip(h.phases, h.train, h.held_out, strict=True) for h in parts)):
+    history, curves = History(), (part.history for part in parts)
+    for epochs in zip_longest(*(zip(h.phases, h.train, h.held_out, strict=True) for h in curves)):
         phases, train, held_out = zip(*(epoch for epoch in epochs if epoch is not None), strict=True)
-        joined.add(phases[0], np.concatenate(train), np.concatenate(held_out))
-    return joined
+        history.add(phases[0], np.concatenate(train), np.concatenate(held_out))
+    stopped = next((part.stopped for part in parts if part.stopped), None)
+    return Population(*together, history, stopped, any(part.still_falls for part in parts))

@@ -9,10 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 import isr
 from isr.bijections.affine import Linear
 from isr.bijections.flow import Flow
-from isr.estimators.flow_fit import network_point
+from isr.estimators.normal_law import normal_law, not_beaten, not_wild
+from isr.estimators.points import network_point
 from isr.estimators.rows import Pairs, prepare
 from isr.estimators.settings import Effort
-from isr.estimators.status import normal_law, not_beaten, not_wild
 
 
 def correlated(n=400, dim=3, seed=0):

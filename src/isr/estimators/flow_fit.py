@@ -16,30 +16,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.bijections.affine import Bounded, Inverted, Standardise
 from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.build import Architecture, build_flow, chart_steps
-from isr.bijections.coupling import ConditionMap
 from isr.bijections.flow import Flow
-from isr.bijections.parameters import Restore, cast, n_constants
+from isr.bijections.parameters import Restore, cast
 from isr.bijections.programs import compiled
 from isr.estimators import pipeline
-from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted, Polished, Pruned, Trained
-from isr.estimators.rows import Pairs, Rows, StandardBlocks, Stream, prepare
-from isr.estimators.settings import Plan
-from isr.estimators.status import (
-    WILD,
-    DivergedError,
-    beaten_by_normal,
+from isr.estimators.normal_law import (
     is_beaten,
     is_tame,
-    judged,
     normal_law,
     normal_steps,
     not_beaten,
     not_wild,
     with_normal,
 )
+from isr.estimators.pipeline import MAX_CONSTANTS, Criterion, Fitted, Polished, Pruned, Trained
+from isr.estimators.points import (
+    complexity_of,
+    finished,
+    first_rows,
+    in_units,
+    network_point,
+    weighed,
+    with_steps,
+)
+from isr.estimators.rows import Pairs, Rows, StandardBlocks, Stream, prepare
+from isr.estimators.settings import Plan
+from isr.estimators.status import WILD, DivergedError, beaten_by_normal, judged
 from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
 from isr.training.loop import Noise
@@ -51,16 +55,15 @@ from isr.training.workers import keep_compiled_programs
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.
 TRAINING_SHARE = 0.7
-# What a weight in use adds to the complexity of a network written out with scales, guards and clamps, roughly.
-ROUGH_COST = 8
+# Share of the normal law in a network given y: fresh rows may lie where nothing was learned, and a network has no
+# bounds there. So small that it hardly ever is drawn from.
+DEFENCE = 1e-4
 # How many networks are pruned and opened.
 N_REFINED = 3
 # Closed forms that are refitted, and how many times shorter training is where one of them explains all there is.
 N_CLOSED, SHORTER = 3, 10
 # Nats per row by which a closed form may be worse than the best to be refitted too.
 WORSE = 0.05
-# Rows that constants are refitted on: more would cost time and tell little.
-MAX_REFIT_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -95,29 +98,27 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     shape, monitor = _best_shape(task, plan), plan.monitor
     rows = prepare(task.pairs, seed=plan.seed, isotropic="polar" in shape.charts)
     has_formulas = plan.is_sparse and shape.subnet == "eql"
-    wanted = task.closed and has_formulas and not monitor.should_stop()
-    closed = _closed_points(rows, task.edges, monitor) if wanted else []
     normal = None if task.joint else replace(network_point(normal_law(rows), rows), is_network=False)
-    simple = [*closed[:1], *([] if normal is None or not wanted else [normal])]
-    nothing_left = any(_is_explained(point.model, rows) for point in simple)
+    closed, nothing_left = [], False
+    if task.closed and has_formulas and not monitor.should_stop():
+        closed = _closed_points(rows, task.edges, monitor)
+        known = [*closed[:1], *([] if normal is None else [normal])]
+        nothing_left = any(_is_explained(point.model, rows) for point in known)
     plan = _shortened(plan) if nothing_left else plan
-    trained = train_networks_of(
-        rows, shape, task, replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
-    )
+    training = replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
+    trained = train_networks_of(rows, shape, task, training)
     # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
     precision = np.float64 if plan.is_sparse else np.float32
-    points = closed + [network_point(network, rows, precision) for network in trained.networks]
-    if has_formulas and not nothing_left and len(points) > len(closed) and not monitor.should_stop():
-        networks = _promising(trained, points[len(closed) :], len(rows.train))
-        pruned = pipeline.prune(networks, flow_row_loss, rows.standard(rows.train), monitor)
-        points += [network_point(network, rows) for network in pruned.networks]
-        points += pipeline.refine(_opened(pruned, rows), _criterion(rows, monitor), monitor).points
+    networks = [network_point(network, rows, precision) for network in trained.networks]
+    points = [*closed, *networks]
+    if has_formulas and not nothing_left and networks and not monitor.should_stop():
+        points += _short_points(trained, networks, rows, monitor)
     if not any(np.isfinite(p.held_out_nats) for p in points):
         raise DivergedError
     if normal is not None and plan.is_sparse:
-        normal = _weighed(normal, rows)
+        normal = weighed(normal, rows)
     front = pareto([*points, *([] if normal is None else [normal])])
-    front = pareto([_weighed(point, rows) if point.is_network else point for point in front])
+    front = pareto([weighed(point, rows) if point.is_network else point for point in front])
     safe = not_wild(front, rows, normal)
     front = safe or front
     # Who asks for every weight wants accuracy; a price on constants would take the normal law instead.
@@ -125,22 +126,47 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     chosen = fair[choose([front[i] for i in fair], rule, n_rows=len(rows.train))]
     polished = Polished.as_it_is(front[chosen])
     if plan.is_sparse and not front[chosen].is_network and not monitor.should_stop():
-        point = front[chosen]
-        is_known = point is normal or any(point is other for other in closed)
-        criterion = _criterion(rows.together() if is_known else rows, monitor)
-        polished = pipeline.polish(point, criterion, snapping=plan.training.snap)
-        if is_known:  # held-out rows have helped to settle its constants, so they judge it no more
-            figures = {n: getattr(point, n) for n in ("train_nats", "held_out_nats", "held_out_rows")}
-            polished = polished._replace(point=replace(polished.point, **figures))
+        is_known = any(front[chosen] is point for point in (normal, *closed))
+        polished = _polished(front[chosen], rows, plan, is_known=is_known)
     front[chosen] = polished.point
-    best = min(points, key=lambda p: p.held_out_nats if np.isfinite(p.held_out_nats) else np.inf)
     misfit = None if safe else WILD
+    best = min(points, key=lambda p: p.held_out_nats if np.isfinite(p.held_out_nats) else np.inf)
     if normal is not None and safe and not nothing_left and is_beaten(best, normal):
         misfit = beaten_by_normal(finished(normal, rows), finished(best, rows))
+    final = [finished(point, rows) for point in front]
     return Fitted(
-        [finished(point, rows) for point in front], chosen, polished.errors, polished.labels, trained.population,
-        len(rows.train), shape.charts, misfit, judged(front[chosen].model, rows.held_out.x, rows.held_out.y),
+        _defended(final, normal, rows) if plan.is_sparse else final, chosen, polished.errors, polished.labels,
+        trained.population, len(rows.train), shape.charts, misfit,
+        judged(front[chosen].model, rows.held_out.x, rows.held_out.y),
     )  # fmt: skip
+
+
+def _short_points(trained: Trained, networks: list[Point], rows: Rows, monitor: Monitor) -> list[Point]:
+    """Return the most promising networks without the weights they do not miss, and the formulas made of them."""
+    promising = _promising(trained, networks, len(rows.train))
+    pruned = pipeline.prune(promising, flow_row_loss, rows.standard(rows.train), monitor)
+    refined = pipeline.refine(_opened(pruned, rows), _criterion(rows, monitor), monitor)
+    return [*(network_point(network, rows) for network in pruned.networks), *refined.points]
+
+
+def _polished(point: Point, rows: Rows, plan: Plan, *, is_known: bool) -> Polished:
+    """Return a formula with its constants settled, by held-out rows too where they did not choose its form."""
+    criterion = _criterion(rows.together() if is_known else rows, plan.monitor)
+    polished = pipeline.polish(point, criterion, snapping=plan.training.snap)
+    if not is_known:
+        return polished
+    # Held-out rows have helped to settle its constants, so they judge it no more.
+    figures = {name: getattr(point, name) for name in ("train_nats", "held_out_nats", "held_out_rows")}
+    return polished._replace(point=replace(polished.point, **figures))
+
+
+def _defended(front: list[Point], normal: Point | None, rows: Rows) -> list[Point]:
+    """Return the front with a little of the normal law in those networks given y that compete with formulas."""
+    if normal is None or not rows.n_observed:
+        return front
+    law = finished(normal, rows)
+    wide = [point.is_network and np.isfinite(point.held_out_nats) for point in front]
+    return [mixed([p], [law], DEFENCE)[-1] if w else p for p, w in zip(front, wide, strict=True)]
 
 
 def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
@@ -252,7 +278,7 @@ def _population(
 
     def build(key: Any) -> Flow:
         flow = build_flow(key, rows.dim, architecture=shape, rows=fresh["x"].T, **y)
-        return _with_steps(flow, (*first, *flow.steps))
+        return with_steps(flow, (*first, *flow.steps))
 
     return pipeline.train_networks(
         plan,
@@ -294,45 +320,6 @@ def _latents(flow: Flow, x: jax.Array) -> jax.Array:
     return flow.latent_columns(x)[0]
 
 
-def network_point(network: Flow, rows: Rows, dtype: type = np.float64) -> Point:
-    """Return a trained network as a point of the front; what its equations cost is estimated."""
-    train, held_out = _first(rows.standard(rows.train)), rows.standard(rows.held_out)
-    # All at once: rows of two lengths would be two programs.
-    some = {name: np.concatenate([values, held_out[name]], axis=1) for name, values in train.items()}
-    fast = network.accelerated() if dtype is np.float32 else network
-    losses = pipeline.row_losses(fast, flow_row_loss, some, dtype) + rows.width
-    of_train, held = np.split(losses, [train["x"].shape[1]])
-    n = n_constants(network)
-    nats = float(np.mean(of_train)), float(np.mean(held))
-    return Point(_in_units(network, rows), ROUGH_COST * n, n, *nats, held, is_network=True)
-
-
-def _first(arrays: Arrays) -> Arrays:
-    return {name: values[:, :MAX_REFIT_ROWS] for name, values in arrays.items()}
-
-
-def _in_units(network: Flow, rows: Rows) -> Flow:
-    """Return a trained network with standardisation around it: it takes and gives the user's units."""
-    core = cast(network, jnp.float64)
-    flow = _with_steps(core, (_padded(rows.scale, rows.n_padding), *core.steps))
-    if rows.y_scale is None:
-        return flow
-    if core.noise:
-        back = Inverted(_padded(rows.y_scale, core.bijection.dim - rows.n_observed))
-        noise = tuple(s * width for s, width in zip(core.noise, rows.y_scale.scale, strict=True))
-        return replace(_with_steps(flow, (*flow.steps, back)), noise=noise)
-    condition = core.condition_map
-    return replace(flow, condition_map=ConditionMap(rows.y_scale, condition.network, condition.guard))
-
-
-def _padded(scale: Standardise, n: int) -> Standardise:
-    return Standardise(scale.shift + (0.0,) * n, scale.scale + (1.0,) * n)
-
-
-def _with_steps(flow: Flow, steps: Sequence[AbstractBijection]) -> Flow:
-    return replace(flow, bijection=Chain(tuple(steps)))
-
-
 def _promising(trained: Trained, points: Sequence[Point], n_rows: int) -> list[Flow]:
     """Return the best networks of few enough constants, one for each set of functions in use."""
     from isr.formulas.to_formulas import functions_of
@@ -351,7 +338,7 @@ def _opened(pruned: Pruned, rows: Rows) -> list[Flow]:
 
     found: dict[str, Flow] = {}
     for network in pruned.networks:
-        model = open_flow(_in_units(network, rows))
+        model = open_flow(in_units(network, rows))
         found.setdefault(repr(jax.tree.structure(model)), model)
     return list(found.values())
 
@@ -361,39 +348,7 @@ def _criterion(rows: Rows, monitor: Monitor) -> Criterion:
     from isr.formulas.to_formulas import tidy
 
     return Criterion(
-        flow_row_loss, _first(rows.raw(rows.train)), rows.raw(rows.held_out),
-        complexity=lambda flow: _complexity(flow, rows), tidy=tidy, acceptable=lambda flow: is_tame(flow, rows),
+        flow_row_loss, first_rows(rows.raw(rows.train)), rows.raw(rows.held_out),
+        complexity=lambda flow: complexity_of(flow, rows), tidy=tidy, acceptable=lambda flow: is_tame(flow, rows),
         should_stop=monitor.should_stop,
     )  # fmt: skip
-
-
-def _weighed(point: Point, rows: Rows) -> Point:
-    """Return a point with the cost of its equations, unless they are too long to be written out."""
-    if point.n_constants > 3 * MAX_CONSTANTS:
-        return point
-    return replace(point, complexity=_complexity(point.model, rows))
-
-
-def _complexity(flow: Flow, rows: Rows) -> int:
-    from isr.equations import extract
-
-    return extract(_in_bounds(flow, rows)).complexity
-
-
-def _in_bounds(flow: Flow, rows: Rows) -> Flow:
-    """Return the flow of x itself from that of x opened from its bounds."""
-    if rows.bounds is None:
-        return flow
-    free = (None,) * flow.n_padding
-    return _with_steps(flow, (Bounded(rows.bounds.low + free, rows.bounds.high + free), *flow.steps))
-
-
-def finished(point: Point, rows: Rows) -> Point:
-    """Return a point whose model maps x itself, its losses in nats of that."""
-    return replace(
-        point,
-        model=_in_bounds(point.model, rows),
-        train_nats=point.train_nats - float(np.mean(rows.train.log_det)),
-        held_out_nats=point.held_out_nats - float(np.mean(rows.held_out.log_det)),
-        held_out_rows=point.held_out_rows - rows.held_out.log_det,
-    )

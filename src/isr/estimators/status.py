@@ -11,11 +11,13 @@ from scipy import stats
 from isr.bijections.ensemble import Ensemble
 from isr.bijections.flow import Flow
 from isr.formulas.front import Point
-from isr.posterior.calibration import REFUTED, regions_of
+from isr.posterior.calibration import regions_of
 from isr.training.population import Population
 
 # Share by which quantiles of the latents of held-out rows may be off where some y lie.
 LARGE_ERROR = 0.1
+# And the level of the test that tells it from chance, corrected for the number of tests.
+LEVEL = 0.001
 # Nats per row by which held-out rows may be worse than training rows, beside what chance explains.
 LARGE_GAP = 0.5
 SIMPLER = "give more rows, or use fewer blocks or layers, or a penalty"
@@ -114,7 +116,7 @@ def uncalibrated(latents: np.ndarray, y: np.ndarray, names: Sequence[str]) -> St
     for where, kept in regions.items():
         for z in latents[kept].T:
             found = stats.kstest(z, "norm")
-            if found.pvalue * len(regions) * latents.shape[1] < REFUTED and found.statistic > worst[0]:
+            if found.pvalue * len(regions) * latents.shape[1] < LEVEL and found.statistic > worst[0]:
                 worst = (float(found.statistic), where)
     if worst[0] < LARGE_ERROR:
         return None

@@ -247,12 +247,7 @@ def _of_flow(equations: Expressions, language: Language) -> dict[str, Any]:
 
 
 def comment(text: str) -> str:
-    """Return ``text`` as it may stand in a comment of any of the languages: one line that ends nothing.
-
-    Example:
-        >>> comment("a */ b")
-        'a * / b'
-    """
+    """Return ``text`` as it may stand in a comment of any of the languages: one line that ends nothing."""
     line = one_line(text).replace("\\", "/").replace('"', "'")
     for hostile, tame in _HOSTILE.items():
         while hostile in line:

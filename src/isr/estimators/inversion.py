@@ -21,12 +21,10 @@ from isr.inversion.find import find_law
 from isr.inversion.law import Law
 from isr.inversion.means import search_laws
 from isr.inversion.posterior import LawPosterior
-from isr.inversion.prior import PriorLaw, of_prior
+from isr.inversion.prior import PriorLaw, of_prior, recognise_prior
 from isr.inversion.proposal import find_proposal
-from isr.inversion.recognise import recognise_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
-from isr.inversion.sampler import sampler_code
-from isr.inversion.stated import read_laws
+from isr.inversion.written import read_laws, sampler_code
 from isr.posterior.abstract import AbstractPosterior, summary_table
 from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
 from isr.posterior.posterior import read_observations
@@ -73,6 +71,7 @@ class Inversion(Shown, BaseEstimator):
         proposal_: How draws are made: what is solved, branch by branch, and what is drawn and weighed.
         tests_: What the law was tested for, with p-values.
         verdict_: What was found, in a sentence or two.
+        is_green_: Whether no test refutes the law and the verdict has nothing to note.
         fallback_: The `ConditionalISR` whose posteriors are given in place of the law's; None where the law's are.
 
     Example:
@@ -134,7 +133,7 @@ class Inversion(Shown, BaseEstimator):
         self.fallback_ = None
         if not found.passed and self.fallback:
             self._compare(x_table, y_table)
-        self.verdict_ = self._verdict()
+        self.verdict_, self.is_green_ = self._verdict(), found.passed and not found.notes
         return self
 
     def fit_simulator(
@@ -278,7 +277,7 @@ class Inversion(Shown, BaseEstimator):
 
     def _prior(self, x: Table, symbols: Sequence[str]) -> PriorLaw:
         if self.prior is None:
-            return recognise_prior(x.values, symbols, None, self._say)
+            return recognise_prior(x.values, symbols, self._say)
         prior = parse_prior(self.prior)
         if prior.names is not None and sorted(prior.names) != sorted(x.names):
             raise ValueError(

@@ -103,6 +103,12 @@ class Chart:
         return sum(n_constants(s.solution.expression) for s in self.steps if s.solution is not None)
 
     @cached_property
+    def noisy_law(self) -> Law | None:
+        """The law of the columns with noise; None without any."""
+        groups = [g for g in self.law.groups if not self.law.columns[g.columns[0]].is_exact]
+        return self.law.part(groups) if groups else None
+
+    @cached_property
     def _determinant(self) -> Any:
         names = [symbol(self.law.x_names[j]) for j in self.solved]
         means = [self.law.columns[i].mean.expression for i in self.columns]

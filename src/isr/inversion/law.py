@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -105,14 +105,15 @@ class Law:
 
     # Numbers --------------------------------------------------------------------------------------------------
 
+    @property
+    def all_formulas(self) -> list[Formula]:
+        """Means of all columns, then scales, then correlations of the groups that have one."""
+        correlations = [g.correlation for g in self.groups if g.correlation is not None]
+        return [*(c.mean for c in self.columns), *(c.scale for c in self.columns), *correlations]
+
     @cached_property
     def _function(self) -> Any:
-        means, scales = [c.mean.expression for c in self.columns], [c.scale.expression for c in self.columns]
-        return compiled([*means, *scales, *self._correlations], self.x_names)
-
-    @property
-    def _correlations(self) -> list[Any]:
-        return [g.correlation.expression for g in self.groups if g.correlation is not None]
+        return compiled([f.expression for f in self.all_formulas], self.x_names)
 
     @cached_property
     def _choleskys(self) -> dict[int, np.ndarray]:
@@ -164,19 +165,26 @@ class Law:
             residuals = [(g - m) / s for g, m, s in zip(given, values[:n], scales, strict=True)]
             for number, group in enumerate(self.groups):
                 w = xp.stack(xp.broadcast_arrays(*(xp.asarray(residuals[j]) for j in group.columns)))
-                shape = w.shape
-                if group.correlation is not None:
-                    rho = next(correlations)
-                    left = xp.sqrt(xp.maximum(1 - rho * rho, 1e-300))
-                    w = xp.stack(xp.broadcast_arrays(w[0], (w[1] - rho * w[0]) / left))
-                    total = total - xp.log(left)
-                elif group.matrix:
-                    lower = self._choleskys[number]
-                    w = (np.linalg.inv(lower) @ w.reshape(shape[0], -1)).reshape(shape)
-                    total = total - float(np.sum(np.log(np.diag(lower))))
+                w, log_det = self._whitened(number, w, correlations, xp)
+                total = total + log_det
                 own = group.noise.parameters if noises is None else noises[number]
                 total = total + group.noise.family.log_density(w, own, xp)
             return total - sum(xp.log(s) for s in scales)
+
+    def _whitened(
+        self, number: int, w: Any, correlations: Iterator[Any], xp: ModuleType = np
+    ) -> tuple[Any, Any]:
+        """Residuals of a group without their correlation, and the log of what that does to a volume."""
+        group = self.groups[number]
+        if group.correlation is not None:
+            rho = next(correlations)
+            left = xp.sqrt(xp.maximum(1 - rho * rho, 1e-300))
+            return xp.stack(xp.broadcast_arrays(w[0], (w[1] - rho * w[0]) / left)), -xp.log(left)
+        if group.matrix:
+            lower = self._choleskys[number]
+            plain = np.linalg.inv(lower) @ w.reshape(w.shape[0], -1)
+            return plain.reshape(w.shape), -float(np.sum(np.log(np.diag(lower))))
+        return w, 0.0
 
     def _log_jacobian(self, y: np.ndarray) -> np.ndarray:
         logs = [np.log(np.maximum(y[:, c.index], 1e-300)) for c in self.columns if c.transform == "log"]
@@ -209,6 +217,13 @@ class Law:
         given = np.array([c.transformed(y[:, c.index]) for c in self.columns])
         return (given - means) / np.maximum(scales, LEAST_SCALE)
 
+    def whitened(
+        self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"]
+    ) -> list[Float[np.ndarray, "columns n"]]:
+        """Return the uncorrelated residuals of each group, row by row."""
+        u, correlations = self.residuals(x, y), iter(self._function(x)[2 * len(self.columns) :])
+        return [self._whitened(i, u[list(g.columns)], correlations)[0] for i, g in enumerate(self.groups)]
+
     def sample(self, x: Float[np.ndarray, "n d"], rng: np.random.Generator) -> Float[np.ndarray, "n c"]:
         """Return a row of the columns that the law knows for each row of x, with noise."""
         values, n, c = self._function(x), len(x), len(self.columns)
@@ -230,14 +245,14 @@ class Law:
             [np.exp(v) if k.transform else v for k, v in zip(self.columns, y, strict=True)]
         )
 
-    # Words ----------------------------------------------------------------------------------------------------
+    def part(self, groups: Sequence[Group]) -> Law:
+        """Return the law of some groups of columns alone; its columns still know their place in y."""
+        chosen = [j for g in groups for j in g.columns]
+        place = {j: i for i, j in enumerate(chosen)}
+        moved = tuple(replace(g, columns=tuple(place[j] for j in g.columns)) for g in groups)
+        return replace(self, columns=tuple(self.columns[j] for j in chosen), groups=moved)
 
-    @property
-    def formulas(self) -> tuple[Formula, ...]:
-        """Every formula of the law once: means, scales, correlations."""
-        found = [f for c in self.columns for f in (c.mean, c.scale)]
-        found += [g.correlation for g in self.groups if g.correlation is not None]
-        return tuple({f.expression: f for f in found}.values())
+    # Words ----------------------------------------------------------------------------------------------------
 
     @property
     def n_constants(self) -> int:
@@ -245,7 +260,7 @@ class Law:
         noises = {g.noise for g in self.groups}
         matrix = {v for g in self.groups for row in g.matrix for v in row if v != 1}
         own = sum(len(noise.parameters) for noise in noises) + len(matrix)
-        return own + sum(n_constants(f.expression) for f in self.formulas)
+        return own + sum(n_constants(e) for e in {f.expression for f in self.all_formulas})
 
     def lines(self, digits: int = 4) -> list[str]:
         """Return the law as lines of text; columns that share a law share a line."""

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 # Held-out rows on which a law in doubt is compared with a flow, and standard errors that decide.
 N_COMPARED = 60
 CLEARLY = 2.0
+# A summary of a table rests on so many effective draws.
+ENOUGH = 400
 # How far beyond the rows a law is trusted, as a share of their range; of that where rows end sharply.
 BEYOND, NEAR = 0.2, 0.05
 
@@ -350,6 +352,6 @@ def _known_box(prior: PriorLaw) -> Any:
 
 def _drawn(post: Any, n: int) -> np.ndarray:
     """Draws for a summary, from the pool that is there where it is large enough."""
-    if isinstance(post, LawPosterior) and post.effective_size >= n:
+    if isinstance(post, LawPosterior) and post.effective_size >= min(n, ENOUGH):
         return post.quick(n, np.random.default_rng(0))
     return post._draw(n, 0)[0]

@@ -85,7 +85,9 @@ def find_groups(
     """Return the law with its columns sorted into groups, and the correlations of pairs as numbers or formulas."""
     u = law.residuals(features.x, y)
     scatters = np.std(u, axis=1) > LEAST_SCATTER
-    noisy = [j for j, column in enumerate(law.columns) if scatters[j] and not column.is_exact]
+    noisy = [
+        j for j, column in enumerate(law.columns) if scatters[j] and not (column.is_exact or column.is_count)
+    ]
     pairs = [
         replace(p, columns=(noisy[p.columns[0]], noisy[p.columns[1]]))
         for p in correlated_pairs(features, u[noisy])

@@ -157,8 +157,23 @@ class _Task:
             (formula, weight), (mean, transform) = scales[j], found[j]
             if weight is not None and self.y_names[j] not in self.stated:
                 mean = self._weighted(j, mean, transform, weight)
-            columns.append(Column(self.y_names[j], j, mean.formula, formula, transform))
+            column = Column(self.y_names[j], j, mean.formula, formula, transform)
+            columns.append(self._as_count(column) if self.noise is None and not transform else column)
         return tuple(columns), kept
+
+    def _as_count(self, column: Column) -> Column:
+        """A column of whole numbers as Poisson ones, where these have the larger likelihood."""
+        x, y = self.features.x, self.y[:, column.index]
+        if y.min() < 0 or np.any(y != np.round(y)) or column.is_exact:
+            return column
+        root = Formula(sympy.sqrt(sympy.Max(column.mean.expression, 0)))
+        count = replace(column, scale=root, transform="count")
+        laws = (
+            Law(self.x_names, (c,), (Group((0,)),)) for c in (replace(c, index=0) for c in (count, column))
+        )
+        ours, plain = (law.log_prob(x, y[:, None], paired=True) for law in laws)
+        ours = np.where(np.isfinite(ours), ours, -50.0)  # the mean is not fitted as one of counts yet
+        return count if np.sum(ours) > np.sum(plain) - len(plain) * 0.05 else column
 
     def _kept(self) -> list[int]:
         """Columns that change with x and are no other column in another unit; copies are named in a note."""
@@ -277,9 +292,11 @@ class _Task:
         return replace(law, columns=tuple(columns), groups=tuple(groups))
 
     def _is_stated(self, law: Law, group: Group) -> bool:
-        """Whether the noise of a group was stated, or is none."""
+        """Whether the noise of a group was stated, is none, or that of a count."""
         scales = [law.columns[j].scale for j in group.columns]
-        return any(s.expression == 0 or any(c in self.frozen for c in s.constants) for s in scales)
+        return law.columns[group.columns[0]].is_count or any(
+            s.expression == 0 or any(c in self.frozen for c in s.constants) for s in scales
+        )
 
     # All together -------------------------------------------------------------------------------------------------
 
@@ -331,7 +348,7 @@ class _Task:
                 size = self.features.p_value(normal_scores(np.abs(row)), trend=True)
                 found[f"scale of {column.name}"] = min(1.0, n * size)
         for group, w in zip(law.groups, law.whitened(x, self.y), strict=True):
-            if not self._is_stated(law, group):
+            if not self._is_stated(law, group) or law.columns[group.columns[0]].is_count:
                 names = ", ".join(law.columns[j].name for j in group.columns)
                 found[f"noise of {names}"] = min(1.0, len(law.groups) * noises.p_value(group.noise, w))
         return found

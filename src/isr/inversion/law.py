@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy import stats
+from scipy.special import ndtri
 
 from isr.equations.complexity import n_constants
-from isr.inversion.noise import Noise
+from isr.inversion.noise import Noise, special_of
 from isr.search.formula import Formula, compiled
 
 # A scale that a formula lets vanish is this small, so that logarithms stay finite.
@@ -27,8 +29,9 @@ class Column:
         name: What the column is called.
         index: Which column of y it is.
         mean: Formula of the mean.
-        scale: Formula of the scale, whose sign means nothing; the number 0 where y is exact.
-        transform: ``""``, or ``"log"`` where the law is one of log y.
+        scale: Formula of the scale, whose sign means nothing; the number 0 where y is exact; the root of the mean
+            of a count.
+        transform: ``""``; ``"log"`` where the law is one of log y; ``"count"`` where y is a Poisson number.
     """
 
     name: str
@@ -41,6 +44,11 @@ class Column:
     def is_exact(self) -> bool:
         """Whether y has no noise at all."""
         return self.scale.expression == 0
+
+    @property
+    def is_count(self) -> bool:
+        """Whether y is a Poisson number with this mean."""
+        return self.transform == "count"
 
     def transformed(self, y: Any) -> Any:
         """Return y, or its logarithm where the law is one of log y; NaN where that does not exist."""
@@ -164,12 +172,17 @@ class Law:
             scales = [xp.maximum(xp.abs(s), LEAST_SCALE) for s in values[n : 2 * n]]
             residuals = [(g - m) / s for g, m, s in zip(given, values[:n], scales, strict=True)]
             for number, group in enumerate(self.groups):
+                j = group.columns[0]
+                if self.columns[j].is_count:
+                    mean = xp.where(values[j] > 0, values[j], np.nan)
+                    total = total + given[j] * xp.log(mean) - mean - special_of(xp).gammaln(given[j] + 1)
+                    continue
                 w = xp.stack(xp.broadcast_arrays(*(xp.asarray(residuals[j]) for j in group.columns)))
                 w, log_det = self._whitened(number, w, correlations, xp)
                 total = total + log_det
                 own = group.noise.parameters if noises is None else noises[number]
                 total = total + group.noise.family.log_density(w, own, xp)
-            return total - sum(xp.log(s) for s in scales)
+            return total - sum(xp.log(s) for c, s in zip(self.columns, scales, strict=True) if not c.is_count)
 
     def _whitened(
         self, number: int, w: Any, correlations: Iterator[Any], xp: ModuleType = np
@@ -200,7 +213,7 @@ class Law:
         """Return the centre of each column that the law knows, in the units of y."""
         means = self.parts(x)[0]
         return np.column_stack(
-            [np.exp(m) if c.transform else m for c, m in zip(self.columns, means, strict=True)]
+            [np.exp(m) if c.transform == "log" else m for c, m in zip(self.columns, means, strict=True)]
         )
 
     def predict(self, x: Float[np.ndarray, "n d"], n_y: int) -> Float[np.ndarray, "n n_y"]:
@@ -212,10 +225,18 @@ class Law:
     def residuals(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"]
     ) -> Float[np.ndarray, "columns n"]:
-        """Return (y - mean) / scale of each column, row by row, correlations still in them."""
+        """Return (y - mean) / scale of each column, row by row, correlations still in them.
+
+        Of a count it is the normal number with the same odds, drawn among those that the count stands for.
+        """
         means, scales = self.parts(x)
         given = np.array([c.transformed(y[:, c.index]) for c in self.columns])
-        return (given - means) / np.maximum(scales, LEAST_SCALE)
+        found = (given - means) / np.maximum(scales, LEAST_SCALE)
+        for j in (j for j, column in enumerate(self.columns) if column.is_count):
+            low, high = (stats.poisson.cdf(given[j] - step, means[j]) for step in (1, 0))
+            shares = low + (high - low) * np.random.default_rng(j).uniform(size=len(x))
+            found[j] = ndtri(np.clip(shares, 1e-12, 1 - 1e-12))
+        return found
 
     def whitened(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"]
@@ -241,9 +262,12 @@ class Law:
                 drawn = self._choleskys[number] @ drawn
             w[list(group.columns)] = drawn
         y = means + scales * w
-        return np.column_stack(
-            [np.exp(v) if k.transform else v for k, v in zip(self.columns, y, strict=True)]
-        )
+        for j, column in enumerate(self.columns):
+            if column.is_count:
+                y[j] = rng.poisson(np.maximum(means[j], 0.0))
+            elif column.transform:
+                y[j] = np.exp(y[j])
+        return y.T
 
     def part(self, groups: Sequence[Group]) -> Law:
         """Return the law of some groups of columns alone; its columns still know their place in y."""
@@ -260,7 +284,11 @@ class Law:
         noises = {g.noise for g in self.groups}
         matrix = {v for g in self.groups for row in g.matrix for v in row if v != 1}
         own = sum(len(noise.parameters) for noise in noises) + len(matrix)
-        return own + sum(n_constants(e) for e in {f.expression for f in self.all_formulas})
+        shown = {c.mean.expression for c in self.columns} | {
+            c.scale.expression for c in self.columns if not c.is_count
+        }
+        shown |= {g.correlation.expression for g in self.groups if g.correlation is not None}
+        return own + sum(map(n_constants, shown))
 
     def lines(self, digits: int = 4) -> list[str]:
         """Return the law as lines of text; columns that share a law share a line."""
@@ -270,6 +298,9 @@ class Law:
             together.setdefault(key, []).append(column.name)
         lines = []
         for (transform, mean, scale), names in together.items():
+            if transform == "count":
+                lines.append(f"{', '.join(names)} ~ Poisson({mean})")
+                continue
             left = ", ".join(f"{transform} {name}" if transform else name for name in names)
             lines.append(f"{left} = {mean}" + ("" if scale == "0" else f" ± {scale}"))
         return lines + self._noise_lines(digits)
@@ -307,7 +338,10 @@ class Law:
         rows = []
         for column in self.columns:
             name = rf"\mathrm{{{column.name}}}".replace("_", r"\_")
-            left = rf"\log {name}" if column.transform else name
+            left = rf"\log {name}" if column.transform == "log" else name
+            if column.is_count:
+                rows.append(rf"{name} &\sim \mathrm{{Poisson}}\left({written(column.mean)}\right)")
+                continue
             rows.append(
                 f"{left} &= {written(column.mean)}"
                 + ("" if column.is_exact else rf" \pm {written(column.scale)}")

@@ -45,7 +45,8 @@ class Family:
     free: int
 
 
-def _special(xp: ModuleType) -> Any:
+def special_of(xp: ModuleType) -> Any:
+    """Return the special functions of an array module."""
     if xp is np:
         return special
     import jax.scipy.special
@@ -63,7 +64,7 @@ def _sample_normal(m: int, n: int, parameters: Sequence[float], rng: np.random.G
 
 def _student(w: Any, parameters: Sequence[Any], xp: ModuleType) -> Any:
     (nu,) = parameters
-    gammaln, m = _special(xp).gammaln, len(w)
+    gammaln, m = special_of(xp).gammaln, len(w)
     constant = gammaln(0.5 * (nu + m)) - gammaln(0.5 * nu) - 0.5 * m * xp.log(nu * np.pi)
     return constant - 0.5 * (nu + m) * xp.log1p(xp.sum(w * w, axis=0) / nu)
 
@@ -88,7 +89,7 @@ def _sample_two_scales(m: int, n: int, parameters: Sequence[float], rng: np.rand
 
 def _power(w: Any, parameters: Sequence[Any], xp: ModuleType) -> Any:
     (p,) = parameters
-    constant = xp.log(0.5 * p) - _special(xp).gammaln(1 / p)
+    constant = xp.log(0.5 * p) - special_of(xp).gammaln(1 / p)
     size = xp.maximum(xp.abs(w), 1e-12)
     return len(w) * constant - xp.sum(xp.exp(xp.minimum(p * xp.log(size), 600.0)), axis=0)
 
@@ -101,7 +102,7 @@ def _sample_power(m: int, n: int, parameters: Sequence[float], rng: np.random.Ge
 def _mixture(w: Any, parameters: Sequence[Any], xp: ModuleType) -> Any:
     shares, means, sds = (np.array(part)[:, None] for part in np.split(np.array(parameters), 3))
     each = -0.5 * ((w[0] - means) / sds) ** 2 + np.log(shares / sds)
-    return _special(xp).logsumexp(each, axis=0) - 0.5 * LOG_TWO_PI
+    return special_of(xp).logsumexp(each, axis=0) - 0.5 * LOG_TWO_PI
 
 
 def _sample_mixture(m: int, n: int, parameters: Sequence[float], rng: np.random.Generator) -> np.ndarray:
@@ -113,7 +114,7 @@ def _sample_mixture(m: int, n: int, parameters: Sequence[float], rng: np.random.
 def _ring(w: Any, parameters: Sequence[Any], xp: ModuleType) -> Any:
     width, start, arc = parameters
     radius = xp.sqrt(xp.sum(w * w, axis=0))
-    log_mass = _special(xp).log_ndtr(1.0 / width)
+    log_mass = special_of(xp).log_ndtr(1.0 / width)
     radial = -0.5 * ((radius - 1.0) / width) ** 2 - xp.log(width) - 0.5 * LOG_TWO_PI - log_mass
     turned = xp.mod(xp.arctan2(w[1], w[0]) - start, 2 * np.pi)
     return xp.where(turned <= arc, radial - xp.log(radius) - np.log(arc), -np.inf)

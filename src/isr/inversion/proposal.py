@@ -28,7 +28,7 @@ MOST_SUBSETS = 30
 # A pool is as much larger than what is drawn from it as makes its effective size so many times that number.
 RESERVE, LARGEST_POOL = 2.0, 400_000
 # Draws that judge a source, and once more where those leave it in doubt.
-N_JUDGED, N_DOUBTED = 4000, 24_000
+N_JUDGED, N_DOUBTED = 4000, 12_000
 # Weights that rest on a smaller share of the draws than this ask for a better source.
 LEAST_SHARE = 0.04
 # Where no weight is so many times the mean one, the shape of their tail says nothing.
@@ -220,6 +220,8 @@ def find_proposal(law: Law | MotionLaw, prior: PriorLaw) -> Proposal:
 def _block(law: Law, prior: PriorLaw, columns: tuple[int, ...]) -> Block:
     exact = [i for i, column in enumerate(law.columns) if column.is_exact]
     noisy = [i for i, column in enumerate(law.columns) if not column.is_exact]
+    if any(column.is_count for column in law.columns):
+        return Block(columns, _with_checks(law, prior, exact))
     for solved in _subsets(exact, len(columns)):
         checked = _with_checks(law, prior, [i for i in exact if i not in solved])
         fits = len(solved) + len(noisy) <= len(columns)

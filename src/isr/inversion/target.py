@@ -103,8 +103,6 @@ class Solved:
         rows, noise = (np.concatenate(parts) for parts in zip(*found, strict=True))
         if not len(rows):
             return rows, np.zeros(0)
-        order = rng.permutation(len(rows))
-        rows, noise = rows[order], noise[order]
         log_w = _possible(self._log_joint(rows) + noise - self._log_density(rows))
         return rows, log_w + np.log(len(rows) / (n_each * len(self.charts)))
 
@@ -130,13 +128,13 @@ class Solved:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows of each branch, where they exist, and the log-density of the noise solved with, taken away."""
         n, law = len(x), chart.law
-        scales = law.parts(x)[1]
+        scales = chart.scales(x)
         t, taken = np.empty((n, len(chart.steps))), np.zeros(n)
         for k, i in enumerate(chart.columns):
             column = law.columns[i]
             t[:, k] = np.mean(column.transformed(self.y[:, column.index]))
             if not column.is_exact:
-                e, size = rng.normal(size=n), scales[i] / np.sqrt(len(self.y))
+                e, size = rng.normal(size=n), scales[k] / np.sqrt(len(self.y))
                 t[:, k] -= size * e
                 with np.errstate(divide="ignore"):
                     taken += np.log(size) + 0.5 * e * e + 0.5 * LOG_TWO_PI
@@ -154,7 +152,7 @@ class Solved:
         own = {j: self.prior.marginal(j).log_prob(rows[:, j]) for j in free}
         each = [chart.log_det(rows) + sum(own[j] for j in self._free(chart)) for chart in self.charts]
         with np.errstate(invalid="ignore"):
-            return logsumexp(np.nan_to_num(each, nan=-np.inf), axis=0) - np.log(len(self.charts))
+            return np.logaddexp.reduce(np.nan_to_num(each, nan=-np.inf)) - np.log(len(self.charts))
 
 
 def _possible(log_p: np.ndarray) -> np.ndarray:

@@ -97,7 +97,7 @@ def expressions(law: Law, x_names: Sequence[str], units: Mapping[str, str] | Non
     """
     shown, values = [], []
     for column in law.columns:
-        name = f"log_{column.name}" if column.transform else column.name
+        name = f"log_{column.name}" if column.transform == "log" else column.name
         shown += [name] if column.is_exact else [name, f"{name}_sd"]
         values += [column.mean.expression, *([] if column.is_exact else [abs(column.scale.expression)])]
     names = symbol_names([*x_names, *shown], taken=NAMES)
@@ -141,9 +141,10 @@ def sampler_code(law: Law, prior: PriorLaw, language: str) -> str:
     wrong = [c.name for c in law.columns if c.is_exact]
     tied = [g for g in law.groups if len(g.columns) > 1 or g.noise.kind not in KINDS]
     wrong += [law.columns[j].name for g in tied for j in g.columns]
+    wrong += [c.name for c in law.columns if c.is_count]
     if wrong:
         raise ValueError(
-            "no sampler is written for columns without noise, correlated ones, or noise other than "
+            "no sampler is written for columns without noise, counts, correlated ones, or noise other than "
             f"{', '.join(KINDS)}: {', '.join(wrong)}"
         )
     renamed = tuple(

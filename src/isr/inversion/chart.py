@@ -33,14 +33,9 @@ N_GRID, MOST_ROOTS, N_HALVINGS = 65, 4, 54
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One column solved for one variable, by their numbers.
+    """A column of the law solved for a variable of x: its mean, with variables of earlier steps put in.
 
-    Args:
-        column: Number of the column in the law.
-        variable: Number of the variable among those of x.
-        mean: What is solved: the column's mean, with variables of earlier steps put in.
-        solution: Closed form; None where roots are sought.
-        branches: Values of the signs and of the turns of each branch, in that order.
+    There is no solution where roots are sought; a branch holds the values of its signs and of its turns.
     """
 
     column: int
@@ -52,13 +47,9 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """Columns of y solved for variables of x.
+    """Columns of y solved for variables of x, in the order in which variables are put into later steps.
 
-    Args:
-        law: The law of y.
-        steps: The columns that are solved, in the order in which variables are put into later ones.
-        ranges: Values between which roots of each variable are sought, ``(variables, points)``.
-        spreads: Standard deviation of the mean of each solved column.
+    Roots of a variable are sought between the points of its ``ranges``; ``spreads`` are those of the solved means.
 
     Example:
         >>> from isr.search.formula import Formula, parse
@@ -139,12 +130,7 @@ class Chart:
     def solve(
         self, x: Float[np.ndarray, "n d"], t: Float[np.ndarray, "n k"]
     ) -> tuple[Float[np.ndarray, "b n d"], Bool[np.ndarray, "b n"]]:
-        """Return the rows of each branch, and where they exist.
-
-        Args:
-            x: Rows whose free variables are set.
-            t: What the mean of each solved column is to be, in the order of the steps.
-        """
+        """Return the rows of each branch, and where they exist, for the free variables of x and means ``t``."""
         found = np.asarray(x, dtype=float)[None]
         for number in reversed(range(len(self.steps))):
             found = np.concatenate([self._solved(number, rows, t) for rows in found])

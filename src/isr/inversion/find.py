@@ -34,13 +34,7 @@ FEW, COPY = 100, 1 - 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The law, with the tests that it passed or not.
-
-    Args:
-        law: The law.
-        tests: p-value by what was tested: what means, sizes and noise of each column leave.
-        notes: What was done and what to know of it, a sentence each.
-    """
+    """The law, p-values by what was tested, and notes on what was done and what to know of it, a sentence each."""
 
     law: Law
     tests: Mapping[str, float]

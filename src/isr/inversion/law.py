@@ -60,13 +60,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Group:
-    """Columns whose residuals belong together.
+    """Columns of a law whose residuals belong together, and the noise of these once they are uncorrelated.
 
-    Args:
-        columns: Their numbers in the law's list of columns.
-        noise: The law of residuals, once they are uncorrelated.
-        correlation: Formula of the correlation of two columns; None without one.
-        matrix: Constant correlations of more than two columns, as rows; empty without.
+    Two columns may have a formula for their correlation, more columns constant correlations, as rows of ``matrix``.
     """
 
     columns: tuple[int, ...]
@@ -130,13 +126,7 @@ class Law:
     def log_prob(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "k d_y"], *, paired: bool = False
     ) -> Float[np.ndarray, " n"]:
-        """Return the log-density of y for each row of x: of all rows of y together, or of the one beside it.
-
-        Args:
-            x: Rows of x.
-            y: Observations of the same x, or as many rows as x has.
-            paired: Whether row i of y belongs to row i of x.
-        """
+        """Return the log-density of y for each row of x: of all rows of y together, or paired, of that beside it."""
         values = self._function(x)
         y = np.asarray(y, dtype=float)
         jacobian = self._log_jacobian(y)
@@ -159,11 +149,7 @@ class Law:
     ) -> Any:
         """Return the log-density of transformed observations from the values of all formulas, in NumPy or JAX.
 
-        Args:
-            values: Means, scales and correlations, in the order of columns and groups.
-            given: Transformed observations of each column.
-            xp: The array module.
-            noises: Numbers of the noise of each group, in place of its own.
+        ``noises`` are numbers for the noise of each group in place of its own.
         """
         n = len(self.columns)
         correlations = iter(values[2 * n :])

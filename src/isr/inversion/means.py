@@ -177,14 +177,9 @@ def find_scale(
     search: Search | None,
     mean: Formula | None = None,
 ) -> Scale:
-    """Return a formula for the scale that columns of residuals share: a number where their size does not depend on x.
+    """Return a formula for the scale that rows of residuals share: a number where their size does not depend on x.
 
-    Args:
-        features: Features of rows of x.
-        residuals: Columns whose residuals have the same scale, as rows.
-        names: Identifiers of the variables of x.
-        search: What else to try where polynomials fail.
-        mean: Formula of the mean; a scale in proportion to it, or to its root, is tried.
+    Scales in proportion to the mean, or to its root, are tried too, and then polynomials, also of the logarithm.
 
     Example:
         >>> rng = np.random.default_rng(0)

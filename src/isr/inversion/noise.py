@@ -28,15 +28,7 @@ MOST_MODES = 6
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of noise.
-
-    Args:
-        log_density: ``(residuals, parameters, array module)`` to one number per row.
-        sample: ``(n columns, n rows, parameters, generator)`` to residuals.
-        sentence: Says it, with ``{}`` for each number.
-        n_parameters: How many numbers it has; None for any number.
-        free: How many of its numbers, the first ones, a smooth refit may move; each is positive.
-    """
+    """A kind of noise; the first ``free`` of its numbers, all positive, may be moved by a smooth refit."""
 
     log_density: Callable[[Any, Sequence[Any], ModuleType], Any]
     sample: Callable[[int, int, Sequence[float], np.random.Generator], np.ndarray]
@@ -190,14 +182,7 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A family with what it does to centre and scale of each column.
-
-    Args:
-        noise: The family with its numbers.
-        shift: What is added to the centre of each column, in units of the old scale.
-        scale: What the old scale of each column is multiplied by.
-        log_likelihood: Sum over rows.
-    """
+    """A family, what it adds to the centre of each column (in old scales), and what it multiplies the scale by."""
 
     noise: Noise
     shift: Float[np.ndarray, " m"]
@@ -221,11 +206,7 @@ class Choice:
 
 
 def choose(u: Float[np.ndarray, "m n"], *, ring: bool = True) -> Choice:
-    """Return the family that residuals of one column or several follow.
-
-    Args:
-        u: Residuals, uncorrelated, with centre near 0 and variance near 1.
-        ring: Whether noise around a circle is tried, for two columns.
+    """Return the family that uncorrelated residuals, centred and of about unit variance, follow by BIC.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -38,12 +38,9 @@ class ParetoWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Predictive:
-    """What the posterior says the observation should have been.
+    """Rows of y drawn from the posterior, and the share of them that lie as far from their law as the observation.
 
-    Args:
-        y: Rows of y drawn from the posterior.
-        p_value: Share of rows that lie at least as far from their law as the observation does.
-        columns: The same for each column of y alone.
+    ``columns`` has that share for each column of y alone.
     """
 
     y: Float[np.ndarray, "n c"]
@@ -54,18 +51,8 @@ class Predictive:
 class LawPosterior(AbstractPosterior):
     """The law of x given an observation, or several observations of the same x, whose likelihoods multiply.
 
-    Draws of an adapted proposal are weighted by prior and law, the weights smoothed, and resampled.
-
-    Args:
-        law: The law of y given x.
-        prior: The law of x.
-        y_star: Observations as rows.
-        x_names: What the variables of x are called.
-        y_names: What the columns of y are called.
-        units: Unit by name.
-        simulator: Rows of x to rows of y, for `resimulate`.
-        extent: Range of the training rows of x, for a warning where draws leave it.
-        proposal: How draws are made; found where left out.
+    Draws of an adapted proposal are weighted by prior and law, the weights smoothed, and resampled. A warning tells
+    where draws leave the ``extent`` of the training rows.
 
     Example:
         >>> from isr.search.formula import Formula, parse

@@ -117,13 +117,7 @@ class Sampler:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Variables that belong together, with the part of the law that reads them.
-
-    Args:
-        columns: Numbers of the variables.
-        law: The part of the law of y; None where no column reads them.
-        charts: Ways to solve the columns of the law; empty where every variable is drawn.
-    """
+    """Variables that belong together, the part of the law that reads them if any does, and charts that solve it."""
 
     columns: tuple[int, ...]
     law: Law | MotionLaw | None = None

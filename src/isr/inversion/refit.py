@@ -47,19 +47,10 @@ def refit(
     y: Float[np.ndarray, "n d_y"],
     *,
     frozen: Sequence[float] = (),
-    seed: int = 0,
 ) -> Refitted:
-    """Return the law with the constants of largest likelihood, and their errors.
-
-    Args:
-        law: Where to start.
-        x: Rows of x.
-        y: Rows of y.
-        frozen: Constants that stay as they are, such as those the user stated.
-        seed: Of the choice of rows, where there are too many.
-    """
+    """Return the law with the constants of largest likelihood, and their errors; frozen ones stay as they are."""
     if len(x) > MOST_ROWS:
-        rows = np.random.default_rng(seed).choice(len(x), MOST_ROWS, replace=False)
+        rows = np.random.default_rng(0).choice(len(x), MOST_ROWS, replace=False)
         x, y = x[rows], y[rows]
     values = np.array(_constants(law, frozen))
     if not len(values):

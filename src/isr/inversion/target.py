@@ -37,14 +37,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Direct:
-    """A block whose every variable is a coordinate.
-
-    Args:
-        law: The law of the columns of y that this block explains.
-        prior: The law of x.
-        columns: The variables of the block.
-        y: Observations of the same x as rows.
-    """
+    """A block whose every variable is a coordinate; ``y`` holds observations of the same x as rows."""
 
     law: Law
     prior: PriorLaw
@@ -69,12 +62,6 @@ class Solved:
     noise is solved as observed. `draw` takes the free variables from their law and weighs a row by its density over
     that of all charts together (the balance heuristic), so weights have no peak where one chart folds over. `finish`
     takes the free variables of the first chart as coordinates, and draws a branch by its odds.
-
-    Args:
-        charts: Charts that solve the same columns for different variables.
-        prior: The law of x.
-        columns: The variables of the block.
-        y: Observations of the same x as rows.
     """
 
     charts: tuple[Chart, ...]

@@ -21,6 +21,7 @@ from isr.tables.edges import sharp_ends
 
 # A family passes unless rows it was not fitted to refute it at this level (Kolmogorov-Smirnov).
 REFUTED = 1e-3
+Ends = tuple[float | None, float | None]
 # A column with at most so many different values, each met often, is discrete.
 MOST_VALUES = 200
 # Of the table that turns quantiles of a mixture into values.
@@ -166,8 +167,9 @@ def recognise(x: Float[np.ndarray, " n"]) -> Marginal:
     values, counts = np.unique(x, return_counts=True)
     if len(values) <= min(MOST_VALUES, len(x) / 10):
         return Marginal("values", (*values.tolist(), *(counts / len(x)).tolist()))
-    half, other, ends, found = x[::2], x[1::2], _ends(x), []
-    for kind, own in _families(half, ends):
+    half, other, found = x[::2], x[1::2], []
+    ends, box = _ends(x)
+    for kind, own in _families(half, ends, box):
         guess = Marginal(kind, own)
         p_value = float(stats.kstest(other, guess._frozen.cdf).pvalue)
         likelihood = float(np.sum(guess.log_prob(other)))
@@ -177,35 +179,31 @@ def recognise(x: Float[np.ndarray, " n"]) -> Marginal:
     if not found:
         return _mixture(half, other)
     _, best, p_value = max(found)
-    return Marginal(best, dict(_families(x, ends, only=best))[best], p_value)
+    return Marginal(best, dict(_families(x, ends, box, only=best))[best], p_value)
 
 
-def _ends(x: np.ndarray) -> tuple[float | None, float | None]:
-    """Where rows end sharply, or a positive variable or a share may end."""
-    low, high = sharp_ends(x)
-    if low is None and x.min() > 0:
-        low = 0.0
-    return low, 1.0 if low == 0 and high is None and x.max() < 1 else high
-
-
-def _families(
-    x: np.ndarray, ends: tuple[float | None, float | None], only: str = ""
-) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """The families that a column may follow, with their best parameters."""
-    low, high = ends
-    box: tuple[float | None, float | None] = sharp_ends(x)
+def _ends(x: np.ndarray) -> tuple[Ends, Ends]:
+    """Where rows end sharply, or a positive variable or a share may end; and the box that they may fill."""
+    low, high = box = sharp_ends(x)
     if len(x) < ENOUGH_FOR_EDGES:
         gap = GAPS * float(np.ptp(x)) / len(x)
-        box = box[0] if box[0] is not None else x.min() - gap, box[1] if box[1] is not None else x.max() + gap
-    if low is not None and high is not None:
-        box = low, high
+        box = x.min() - gap if low is None else low, x.max() + gap if high is None else high
+    if low is None and x.min() > 0:
+        low = 0.0
+    if low == 0 and high is None and x.max() < 1:
+        high = 1.0
+    return (low, high), (low, high) if None in box else box
+
+
+def _families(x: np.ndarray, ends: Ends, box: Ends, only: str = "") -> Iterator[tuple[str, tuple[float, ...]]]:
+    """The families that a column may follow, with their best parameters."""
+    low, high = ends
     fits: dict[str, Any] = {"norm": lambda: stats.norm.fit(x), "t": lambda: stats.t.fit(x)}
     if box[0] is not None and box[1] is not None:
         fits["uniform"] = lambda: (box[0], box[1] - box[0])
     if low is not None:
         fits |= {kind: lambda kind=kind: getattr(stats, kind).fit(x, floc=low) for kind in ONE_SIDED}
-        width = {} if high is None else {"fscale": high - low}
-        fits["beta"] = lambda: stats.beta.fit(x, floc=low, **width)
+        fits["beta"] = lambda: _beta(x, low, high)
     if (cut := ends if ends != (None, None) else box) != (None, None):
         fits["truncnorm"] = lambda: _truncated_normal(x, *cut)
     for kind in [only] if only else fits:
@@ -215,6 +213,16 @@ def _families(
                 yield kind, tuple(float(v) for v in fits[kind]())
         except (ValueError, RuntimeError, FloatingPointError, stats.FitError):
             continue
+
+
+def _beta(x: np.ndarray, low: float, high: float | None) -> tuple[float, ...]:
+    """The beta law from one end to the other; where that is not known it may not rise up to it."""
+    if high is not None:
+        return stats.beta.fit(x, floc=low, fscale=high - low)
+    found = stats.beta.fit(x, floc=low)
+    if found[1] < 1:
+        raise ValueError("the density has no bound at the largest row")
+    return found
 
 
 def _truncated_normal(x: np.ndarray, low: float | None, high: float | None) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ from isr.estimators.settings import seed_of
 from isr.estimators.shown import Shown
 from isr.inversion.find import find_law
 from isr.inversion.law import Law
-from isr.inversion.means import search_laws
+from isr.inversion.means import Searcher
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import PriorLaw, of_prior, recognise_prior
 from isr.inversion.proposal import find_proposal
@@ -273,7 +273,7 @@ class Inversion(Shown, BaseEstimator):
         )
         seed = seed_of(self.random_state)
         return find_law(
-            x.values, y.values, symbols, y.names, search=search_laws, noise=noise,
+            x.values, y.values, symbols, y.names, search=Searcher(), noise=noise,
             stated=read_laws(self.law, symbols, y.names), say=self._say, seed=seed,
         )  # fmt: skip
 

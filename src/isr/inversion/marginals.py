@@ -195,7 +195,9 @@ def _ends(x: np.ndarray) -> tuple[Ends, Ends]:
     return (low, high), (low, high) if None in box else box
 
 
-def _families(x: np.ndarray, ends: Ends, box: Ends, only: str = "") -> Iterator[tuple[str, tuple[float, ...]]]:
+def _families(
+    x: np.ndarray, ends: Ends, box: Ends, only: str = ""
+) -> Iterator[tuple[str, tuple[float, ...]]]:
     """The families that a column may follow, with their best parameters."""
     low, high = ends
     fits: dict[str, Any] = {"norm": lambda: stats.norm.fit(x), "t": lambda: stats.t.fit(x)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ PASSED = 1e-3
 EXACT = 1e-8
 # A polynomial with at most so many terms needs no search beside it, where many rows leave no doubt.
 SHORT, CLEARLY, MANY = 2, 0.02, 500
-# Of the search for one column, and formulas of it that are judged.
-MAX_SECONDS, MOST_CANDIDATES = 300.0, 5
+# Of all searches together, and of one at least; formulas of a search that are judged.
+MAX_SECONDS, LEAST_SECONDS, MOST_CANDIDATES = 240.0, 4.0, 5
 CLIP = 4.0
 # Where the scale nearly vanishes residuals are errors of the mean; rows there count no more than at this share of it.
 LEAST_WEIGHED = 0.2
@@ -107,26 +108,32 @@ def find_mean(
     return min(found, key=lambda mean: (not mean.passed, mean.price(weight)))
 
 
-def search_laws(
-    x: Float[np.ndarray, "n d"],
-    y: Float[np.ndarray, " n"],
-    weight: Float[np.ndarray, " n"] | None,
-    names: Sequence[str],
-) -> list[Formula]:
-    """Return the best formulas that the search for laws finds for a column.
+@dataclass
+class Searcher:
+    """The search for laws with a clock: a call takes at most a third of the seconds that are left.
 
     Example:
         >>> x = np.random.default_rng(0).uniform(1, 3, size=(300, 1))
-        >>> search_laws(x, np.exp(-x[:, 0]), None, ["t"])[0]
+        >>> Searcher()(x, np.exp(-x[:, 0]), None, ["t"])[0]
         exp(-t)
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
+
+    seconds: float = MAX_SECONDS
+
+    def __call__(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str]
+    ) -> list[Formula]:
+        """Return the best formulas for a column."""
+        began = time.monotonic()
         try:
-            found = find_laws(x, y, names, weight=weight, max_time=MAX_SECONDS)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                found = find_laws(x, y, names, weight=weight, max_time=max(self.seconds / 3, LEAST_SECONDS))
         except (ArithmeticError, np.linalg.LinAlgError):  # rows that no form can be fitted to
             return []
-    return [Formula(candidate.expression) for candidate in found.candidates[:MOST_CANDIDATES]]
+        finally:
+            self.seconds -= time.monotonic() - began
+        return [Formula(candidate.expression) for candidate in found.candidates[:MOST_CANDIDATES]]
 
 
 def values_of(formula: Formula, x: np.ndarray, names: Sequence[str]) -> Float[np.ndarray, " n"]:

@@ -88,7 +88,7 @@ def _power(w: Any, parameters: Sequence[Any], xp: ModuleType) -> Any:
 
 def _sample_power(m: int, n: int, parameters: Sequence[float], rng: np.random.Generator) -> np.ndarray:
     (p,) = parameters
-    return rng.choice([-1.0, 1.0], (m, n)) * rng.gamma(1 / p, size=(m, n)) ** (1 / p)
+    return rng.uniform(-1, 1, (m, n)) * rng.gamma(1 + 1 / p, size=(m, n)) ** (1 / p)
 
 
 def _mixture(w: Any, parameters: Sequence[Any], xp: ModuleType) -> Any:

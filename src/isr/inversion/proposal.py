@@ -28,7 +28,7 @@ MOST_SUBSETS = 30
 # A pool is as much larger than what is drawn from it as makes its effective size so many times that number.
 RESERVE, LARGEST_POOL = 2.0, 400_000
 # Draws that judge a source, and once more where those leave it in doubt.
-N_JUDGED, N_DOUBTED = 4000, 12_000
+N_JUDGED, N_DOUBTED, FEW = 4000, 12_000, 400
 # Weights that rest on a smaller share of the draws than this ask for a better source.
 LEAST_SHARE = 0.04
 # Where no weight is so many times the mean one, the shape of their tail says nothing.
@@ -89,7 +89,8 @@ class Sampler:
         if not np.any(log_w > -np.inf):
             raise Impossible("no draw has any density under both the law and the prior")
         found = cls(source, n, rows, smooth(log_w))
-        return found if found.is_good or n >= N_DOUBTED else cls.of(source, N_DOUBTED)
+        is_enough = found.is_good and found.weights.effective_size >= FEW
+        return found if is_enough or n >= N_DOUBTED else cls.of(source, N_DOUBTED)
 
     @property
     def effective_share(self) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy import stats
 from scipy.special import logsumexp, ndtr, ndtri
 
 from isr.bijections.marginals import find_mixture
@@ -29,6 +30,8 @@ from isr.tables.bounds import Bounds
 N_SEEN = 4000
 # Modes of a mixture, and orders of columns tried, for which column follows which.
 MOST_COMPONENTS, MOST_ORDERS = 12, 6
+# Directions across columns in which rows are compared with a law.
+N_DIRECTIONS = 12
 
 
 class Part(ABC):
@@ -243,6 +246,17 @@ class PriorLaw:
         for part in self.parts:
             x[:, list(part.columns)] = part.sample(n, rng)
         return x
+
+    def p_value(self, x: Float[np.ndarray, "n d"]) -> float:
+        """Return the p-value of rows against this law: of each column, and of a few directions across them."""
+        rng, d = np.random.default_rng(0), x.shape[1]
+        drawn = self.sample(10 * len(x), rng)
+        across = (
+            rng.normal(size=(d, N_DIRECTIONS)) / np.std(x, axis=0)[:, None] if d > 1 else np.zeros((d, 0))
+        )
+        directions = np.hstack([np.eye(d), across]).T
+        least = min(float(stats.ks_2samp(x @ v, drawn @ v).pvalue) for v in directions)
+        return min(1.0, least * len(directions))
 
     @property
     def bounds(self) -> Bounds:

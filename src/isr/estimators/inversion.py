@@ -129,10 +129,11 @@ class Inversion(Shown, BaseEstimator):
         self.n_features_in_ = x_table.n_columns
         self.training_ = TrainingRecord.of(y_table.values)
         symbols = symbol_names([*x_table.names, *y_table.names])[: x_table.n_columns]
+        prior = self._stated_prior(x_table)
         found = self._find(x_table, y_table, symbols)
         self.law_, self.tests_, self.notes_ = found.law, dict(found.tests), found.notes
-        self.prior_ = self._prior(x_table, symbols)
-        if self.prior is None and (p := self.prior_.p_value(x_table.values[:N_ROWS])) < REFUTED:
+        self.prior_ = prior or recognise_prior(x_table.values, symbols, self._say)
+        if prior is None and (p := self.prior_.p_value(x_table.values[:N_ROWS])) < REFUTED:
             self.notes_ += (f"the law of x that was recognised is refuted (p = {p:.1g}); state the prior",)
         self.proposal_ = find_proposal(self.law_, self.prior_)
         self.extent_ = _extent(x_table.values, self.prior_)
@@ -281,9 +282,9 @@ class Inversion(Shown, BaseEstimator):
             stated=read_laws(self.law, symbols, y.names), say=self._say, seed=seed,
         )  # fmt: skip
 
-    def _prior(self, x: Table, symbols: Sequence[str]) -> PriorLaw:
+    def _stated_prior(self, x: Table) -> PriorLaw | None:
         if self.prior is None:
-            return recognise_prior(x.values, symbols, self._say)
+            return None
         prior = parse_prior(self.prior)
         if prior.names is not None and sorted(prior.names) != sorted(x.names):
             raise ValueError(

@@ -193,18 +193,27 @@ class _Task:
             if name in self.stated:
                 residual = y - values_of(self.stated[name], features.x, self.x_names)
                 return Mean(self.stated[name], residual, lack_of_fit(features, residual, y)), ""
-        plain = find_mean(features, y, self.x_names, self.search)
         low, high = float(np.min(self.y[:, numbers])), float(np.max(self.y[:, numbers]))
-        even = features.p_value(normal_scores(np.abs(plain.residual))) > 1e-3
-        is_settled = np.std(plain.residual) <= EXACT * np.std(y) or (plain.passed and even)
-        if low <= 0 or high < LEAST_RATIO * low or is_settled:
-            return plain, ""
+        if low <= 0 or high < LEAST_RATIO * low:
+            return find_mean(features, y, self.x_names, self.search), ""
         logs = np.mean(self._transformed(numbers, "log"), axis=1)
-        other = find_mean(features, logs, self.x_names, self.search)
+        other = find_mean(features, logs, self.x_names, None)
+        if self._is_settled(other, logs) and len(other.formula.constants) <= 1 + features.x.shape[1]:
+            plain = find_mean(features, y, self.x_names, None)
+        else:
+            plain = find_mean(features, y, self.x_names, self.search)
+            if self._is_settled(plain, y):
+                return plain, ""
+            other = find_mean(features, logs, self.x_names, self.search)
         is_better = (other.passed or not plain.passed) and (
             self._deviance(other) + 2 * float(np.sum(logs)) < self._deviance(plain)
         )
         return (other, "log") if is_better else (plain, "")
+
+    def _is_settled(self, mean: Mean, y: np.ndarray) -> bool:
+        """Whether a mean leaves nothing, neither in size."""
+        even = self.features.p_value(normal_scores(np.abs(mean.residual))) > 1e-3
+        return bool(np.std(mean.residual) <= EXACT * np.std(y)) or (mean.passed and even)
 
     def _deviance(self, mean: Mean) -> float:
         """Minus twice the log-likelihood of a mean with the best scale of a few, and what their forms cost."""

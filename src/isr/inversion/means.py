@@ -39,7 +39,7 @@ MOST_TERMS, MOST_MONOMIALS = 12, 400
 # A term must lower the deviance by this many times log(number of monomials), besides log(rows).
 CAUTION = 2.0
 # Of the spread of what is fitted; a smaller residual is rounding.
-ROUNDING = 1e-9
+ROUNDING, GRAM_ROUNDING = 1e-9, 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,25 +362,24 @@ def _selected(a: np.ndarray, b: np.ndarray) -> list[int]:
     """Columns added while BIC gains, then taken out while it gains."""
     (n, k), total = a.shape, float(b @ b)
     price = np.log(n) + CAUTION * np.log(k)
-    norms = np.sqrt(np.sum(a * a, axis=0)) + 1e-300
-
-    def rest(chosen: list[int]) -> np.ndarray:
-        return b - a[:, chosen] @ np.linalg.lstsq(a[:, chosen], b, rcond=None)[0]
+    unit = a / (np.sqrt(np.sum(a * a, axis=0)) + 1e-300)
+    gram, right = unit.T @ unit, unit.T @ b
 
     def deviance(chosen: list[int]) -> float:
-        left = rest(chosen)
-        return n * float(np.log(max(left @ left, (ROUNDING * 1e-3) ** 2 * total, 1e-300) / n))
+        own = gram[np.ix_(chosen, chosen)] + 1e-14 * np.eye(len(chosen))
+        left = total - right[chosen] @ np.linalg.solve(own, right[chosen])
+        return n * float(np.log(max(left, GRAM_ROUNDING * total, 1e-300) / n))
 
     chosen: list[int] = []
     current, left = deviance([]), b
     while len(chosen) < MOST_TERMS and left @ left > ROUNDING**2 * total:
-        ranked = np.argsort(-np.abs(left @ a) / norms)[:8]
+        ranked = np.argsort(-np.abs(left @ unit))[:8]
         tried = [(deviance([*chosen, int(j)]), int(j)) for j in ranked if j not in chosen]
         if not tried or min(tried)[0] > current - price:
             break
         current, best = min(tried)
         chosen.append(best)
-        left = rest(chosen)
+        left = b - a[:, chosen] @ np.linalg.lstsq(a[:, chosen], b, rcond=None)[0]
     while chosen:
         least, worst = min((deviance([c for c in chosen if c != j]), j) for j in chosen)
         if least > current + price:

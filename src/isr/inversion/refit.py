@@ -249,7 +249,7 @@ def _roles(law: Law) -> dict[float, str]:
 
 
 def _replaced(law: Law, table: Mapping[float, Any]) -> Law:
-    exchange = {sympy.Float(old): sympy.sympify(new) for old, new in table.items()}
+    exchange = {sympy.Float(old): sympy.sympify(new, strict=True) for old, new in table.items()}
     return _mapped(law, lambda f: Formula(replaced(f.expression, exchange)), lambda v: float(table.get(v, v)))
 
 

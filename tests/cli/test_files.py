@@ -132,7 +132,7 @@ CONTENTS = {
     "commas": ("a;b\n1,5;2.5\n", "row 1 holds '1,5' .*; pass --decimal , if commas stand before decimals"),
     "dates": (
         "a,b\n2024-01-01,2\n2024-01-02,3\n",
-        "column 'a' of .* holds dates .*; leave it out, or pass --dates",
+        "column 'a' of .* holds dates .*; leave it out of --x and --y, or pass --dates",
     ),
     "no values": ("a,b\n,2\n,3\n", "column 'a' of .* has no value in row 1 .* or pass --dropna"),
     "missing": ("a,b\n1,2\n,3\n", r"column 'a' of .* has no value in row 2 \(1 of 2 rows"),

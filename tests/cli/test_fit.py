@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 import isr
-from isr.cli.fit import Method, _bounds, _estimator, _noise
+from isr.cli.fit import Knowledge, Method, Networks, estimator_of
 from isr.cli.fitted import conclude
+from isr.cli.options import bounds_in, noise_in
 from isr.storage import load
 
 SHORT = ("--layers", 1, "--blocks", 1, "--restarts", 1, "--dense", "--max-time", 0.1)
@@ -57,7 +58,7 @@ def test_the_end_of_a_regression_shows_the_formulas(models, regressor, tmp_path,
         provenance={"command": "isr fit"},
     )  # fmt: skip
     out = capsys.readouterr().out
-    assert "# p1 in Pa" in out
+    assert "# p₁ in Pa" in out
     assert "p₁ = 0.0500(20)·depth" in out
     assert "R² = 1" in out
     assert "formulas = model" in out
@@ -72,13 +73,7 @@ METHODS = {
 
 @pytest.mark.parametrize(("method", "expected"), METHODS.items())
 def test_each_method_is_the_estimator_of_that_name(method, expected):
-    made = _estimator(
-        method,
-        {"n_blocks": 3, "n_layers": None},
-        training={"effort": "quick"},
-        bounds={"a": (0, 1)},
-        noise="auto",
-    )
+    made = estimator_of(method, Knowledge(), Networks(["a=0:1"], 3, quick=True), units=None, seed=0)
     assert (type(made), made.subnet or "eql") == expected
     assert (made.n_blocks, made.training.effort, made.bounds) == (3, "quick", {"a": (0, 1)})
 
@@ -93,9 +88,9 @@ def test_a_formula_is_found_by_the_search_for_laws(run, models, tmp_path):
 
 
 def test_bounds_and_noise_are_read():
-    assert _bounds(["a=0:1,b=:2", "c=-1e3:"]) == {"a": (0.0, 1.0), "b": (None, 2.0), "c": (-1000.0, None)}
-    assert _bounds(None) is None
-    assert (_noise("auto"), _noise("0.5"), _noise("p=1,q=2")) == ("auto", 0.5, {"p": 1.0, "q": 2.0})
+    assert bounds_in(["a=0:1,b=:2", "c=-1e3:"]) == {"a": (0.0, 1.0), "b": (None, 2.0), "c": (-1000.0, None)}
+    assert bounds_in([]) is None
+    assert (noise_in("auto"), noise_in("0.5"), noise_in("p=1,q=2")) == ("auto", 0.5, {"p": 1.0, "q": 2.0})
 
 
 WRONG = {

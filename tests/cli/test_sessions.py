@@ -63,7 +63,7 @@ def test_a_messy_spreadsheet_leads_to_a_posterior_and_a_page(isr, tmp_path):
     x, y = "Tiefe (m),Geschwindigkeit (m/s)", "p1,p2"
     refused = isr("fit", "messung.csv", "--x", x, "--y", y)
     assert refused.returncode == 2
-    assert "pass --dropna to leave rows without a value out" in refused.stderr
+    assert "pass --dropna to leave such rows out" in refused.stderr
     fitted = isr("fit", "messung.csv", "--x", x, "--y", y, "--dropna", *QUICK)
     assert fitted.returncode == 0, fitted.stderr
     assert "semicolons between values, commas before decimals, text in cp1252" in fitted.stderr

@@ -20,9 +20,9 @@ from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.equations import extract
+from isr.equations.errors import constant_errors
 from isr.problems import kinematics
 from isr.report import ReportData, gather, render, write_report
-from isr.report.equations import constant_errors
 from isr.report.explorer import ARM_LENGTHS, ARM_TARGET, ARM_X, ARM_Y, packed, script_json
 from isr.report.figures import Axis, axis_of
 from isr.report.page import fitting

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from isr.cli.options import Json
+from isr.cli.options import Json, asked
 from isr.cli.output import say_filled
 
 
@@ -19,9 +19,9 @@ def bench(
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Which scripts, such as training_step; all when left out."),
     ] = None,
-    options: Annotated[str, typer.Option(help="Further options for the scripts, as one text.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="A short look: all within five minutes.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for rows (JSON) and the page made of them.")] = Path(
+    options: Annotated[str, asked("Further options for the scripts, as one text.", "TEXT")] = "",
+    quick: Annotated[bool, asked("A short look: all within five minutes.", None, "--quick")] = False,
+    out: Annotated[Path, asked("Folder for rows (JSON) and the page made of them.", "FOLDER")] = Path(
         "results/benchmarks"
     ),
     json: Json = False,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from isr.cli.models import example, observation, open_model
-from isr.cli.options import Complexity, Force, Json, ModelFile, Seed, TableFile
+from isr.cli.options import Complexity, Force, Json, ModelFile, Seed, TableFile, asked, with_groups
 from isr.cli.output import (
     TABLE_ENDINGS,
     hand_over,
@@ -21,6 +20,7 @@ from isr.cli.output import (
     table,
     write_frame,
 )
+from isr.cli.rows import Reading
 from isr.tables.extras import need
 from isr.tables.whole_files import write_whole
 
@@ -30,31 +30,40 @@ if TYPE_CHECKING:
     from isr.posterior.posterior import Posterior
     from isr.storage import Bundle
 
-Draws = Annotated[int, typer.Option("-n", "--n", min=1, help="How many draws.")]
-Observation = Annotated[
-    list[str] | None, typer.Option("--y", help="What was measured: p1=0.1,p2=0.3.", show_default=False)
-]
+Draws = Annotated[int, asked("How many draws.", "N", "-n", "--n", min=1)]
+Observation = Annotated[list[str] | None, asked("What was measured: p1=0.1,p2=0.3.", "VALUES", "--y")]
 PICTURES = (".png", ".pdf", ".svg")
+# More posteriors than this come in one table; rows whose draws are made together.
+MOST_HEADINGS, BATCH = 20, 50
 
 
-def posterior(
-    model: ModelFile,
-    y: Observation = None,
+@dataclass(frozen=True)
+class Measured:
+    """What was measured: one row in words, or rows in a file."""
+
+    y: Observation = None
     y_file: Annotated[
-        Path | None,
-        typer.Option(help="Measurements as rows, with --together or --each: CSV, Excel, Parquet, .npz."),
-    ] = None,
+        Path | None, asked("Measurements as rows, with --together or --each: CSV, Excel, …", "FILE")
+    ] = None
     together: Annotated[
         bool | None,
-        typer.Option("--together/--each", help="The rows of --y-file measure the same x, or one x each."),
-    ] = None,
+        asked("The rows of --y-file measure the same x, or one x each.", None, "--together/--each"),
+    ] = None
+
+
+@with_groups
+def posterior(
+    model: ModelFile,
+    measured: Measured,
     n: Draws = 4000,
     out: Annotated[
-        Path | None, typer.Option(help="File for the draws: .csv, .parquet, or .nc for ArviZ.")
+        Path | None, asked("File for the draws: .csv, .parquet, or .nc for ArviZ.", "FILE")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Pair plot: .png, .pdf or .svg.")] = None,
-    hdi: Annotated[float, typer.Option(min=0.01, max=0.999, help="Content of the intervals.")] = 0.94,
+    plot: Annotated[Path | None, asked("Pair plot: .png, .pdf or .svg.", "FILE")] = None,
+    hdi: Annotated[float, asked("Content of the intervals.", "SHARE", min=0.01, max=0.999)] = 0.94,
     complexity: Complexity = None,
+    *,
+    reading: Reading,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -70,20 +79,16 @@ def posterior(
     refuse_ending(out, (*TABLE_ENDINGS, ".nc"), "--out")
     refuse_ending(plot, PICTURES, "--plot")
     bundle = open_model(model, complexity)
-    if y_file is not None and together is False and out is None and plot is None:
-        from isr.tables.files import read_columns
-
-        bundle.require("posterior")
-        rows = read_columns(y_file, bundle.y_names).to_numpy()
-        if len(rows) > MOST_HEADINGS:
-            _tabulate(bundle, rows, n, hdi, seed, json)
-            return
-    posteriors = _posteriors(bundle, y, y_file, together)
-    if len(posteriors) > 1 and (plot is not None or (out is not None and out.suffix == ".nc")):
+    observed = _observed(bundle, measured, reading)
+    if len(observed) > MOST_HEADINGS and out is None and plot is None:
+        _tabulate(bundle, observed, n, hdi, seed, json)
+        return
+    if len(observed) > 1 and (plot is not None or (out is not None and out.suffix == ".nc")):
         raise ValueError(
-            f"--plot and .nc files hold one posterior, but {y_file} has {len(posteriors)} rows; "
+            f"--plot and .nc files hold one posterior, but {measured.y_file} has {len(observed)} rows; "
             "give one row, or --together where all rows measure the same x"
         )
+    posteriors = [bundle.posterior(y) for y in observed]
     draws = [p.frame(n, random_state=seed) for p in posteriors]
     if out is not None:
         _write(posteriors[0], draws, out, seed)
@@ -94,18 +99,13 @@ def posterior(
         print_json({"posteriors": [_as_data(p, s, n) for p, s in zip(posteriors, summaries, strict=True)]})
         return
     for one, rows in zip(posteriors, summaries, strict=True):
-        heading(str(one))
-        table(rows)
-        if one.map_note:
-            say(f"no densest point (map): {one.map_note}")
-        known = _of_law(one)
-        if known:
-            say("; ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in known.items()))
+        _print(one, rows)
     for path in (out, plot):
         if path is not None:
             say(f"written: {path}")
 
 
+@with_groups
 def sample(
     model: ModelFile,
     n: Draws = 1000,
@@ -124,21 +124,35 @@ def sample(
     refuse_existing(out, force)
     refuse_ending(out, TABLE_ENDINGS, "--out")
     bundle = open_model(model)
-    bundle.require("sample")
     if y is not None:
         frame = bundle.posterior(observation(bundle, y)).frame(n, random_state=seed)
     elif "posterior" in bundle.abilities:
         raise ValueError(f"this {bundle.kind} draws x given y; add --y {example(bundle.y_names)}")
     else:
+        bundle.require("sample")
         frame = pd.DataFrame(bundle.sample(n, seed=seed), columns=list(bundle.x_names))
     hand_over(frame, out, json)
 
 
-# More posteriors than this come in one table; rows whose draws are made together.
-MOST_HEADINGS, BATCH = 20, 50
+def _observed(bundle: Bundle, measured: Measured, reading: Reading) -> list[Any]:
+    """What each posterior is given: one row, or with --together all of them."""
+    bundle.require("posterior")
+    if bool(measured.y) == (measured.y_file is not None):
+        raise ValueError(
+            f"give one measurement with --y {example(bundle.y_names)}, or rows of them with --y-file; not both"
+        )
+    if measured.y_file is None:
+        return [observation(bundle, measured.y or [])]
+    rows = reading.columns(measured.y_file, bundle.y_names, bundle).to_numpy()
+    if measured.together is None and len(rows) > 1:
+        raise ValueError(
+            f"{measured.y_file} has {len(rows)} rows: add --together where all measure the same x, or --each for "
+            "one x each"
+        )
+    return [rows] if measured.together else list(rows)
 
 
-def _tabulate(bundle: Bundle, rows: Any, n: int, hdi: float, seed: int, json: bool) -> None:
+def _tabulate(bundle: Bundle, rows: list[Any], n: int, hdi: float, seed: int, json: bool) -> None:
     """Print one tidy table of the posteriors of many rows: a line per row and variable, warnings counted."""
     import pandas as pd
 
@@ -160,33 +174,13 @@ def _tabulate(bundle: Bundle, rows: Any, n: int, hdi: float, seed: int, json: bo
     print_json({"summary": whole.to_dict("list")}) if json else table(whole.to_dict("records"))
 
 
-def _draws(bundle: Bundle, rows: Any, n: int, seed: int) -> Any:
+def _draws(bundle: Bundle, rows: list[Any], n: int, seed: int) -> Any:
     """Draws of x for each row: together where the model can, else one posterior after the other."""
     import numpy as np
 
     if "sample" not in bundle.abilities:
         return (bundle.posterior(row).sample(n, seed) for row in rows)
     return bundle.sample(len(rows) * n, np.repeat(rows, n, axis=0), seed=seed).reshape(len(rows), n, -1)
-
-
-def _posteriors(
-    bundle: Bundle, y: list[str] | None, y_file: Path | None, together: bool | None
-) -> list[Posterior]:
-    from isr.tables.files import read_columns
-
-    bundle.require("posterior")
-    if bool(y) == (y_file is not None):
-        raise ValueError(
-            f"give one measurement with --y {example(bundle.y_names)}, or rows of them with --y-file; not both"
-        )
-    if y_file is None:
-        return [bundle.posterior(observation(bundle, y or []))]
-    rows = read_columns(y_file, bundle.y_names).to_numpy()
-    if together is None and len(rows) > 1:
-        raise ValueError(
-            f"{y_file} has {len(rows)} rows: add --together where all measure the same x, or --each for one x each"
-        )
-    return [bundle.posterior(rows)] if together else [bundle.posterior(row) for row in rows]
 
 
 def _write(first: Posterior, draws: list[pd.DataFrame], out: Path, seed: int) -> None:
@@ -215,6 +209,20 @@ def _summary(posterior: Posterior, draws: pd.DataFrame, hdi: float) -> list[dict
     if posterior.units:
         rows["unit"] = [posterior.units.get(name, "") for name in rows.index]
     return rows.reset_index().to_dict("records")
+
+
+def _print(posterior: Posterior, rows: list[dict[str, Any]]) -> None:
+    heading(str(posterior))
+    table(rows)
+    if posterior.map_note:
+        say(f"no densest point (map): {posterior.map_note}")
+    known = _of_law(posterior)
+    if known:
+        say(
+            f"  draws worth {known['effective_size']:,.0f} independent ones, Pareto k {known['pareto_k']:.2f} (below "
+            f"0.7 is good);\n  could the law have given this y: p = {known['predictive_p_value']:.2g}; "
+            f"log evidence {known['log_evidence']:.4g}"
+        )
 
 
 def _as_data(posterior: Posterior, rows: list[dict[str, Any]], n: int) -> dict[str, Any]:

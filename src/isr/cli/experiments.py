@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from isr.cli.options import Force, Json
+from isr.cli.options import Force, Json, asked
 from isr.cli.output import print_json, refuse_existing, say, say_filled
 from isr.cli.show import checks_as_data
 from isr.tables.extras import need
@@ -27,8 +27,8 @@ class Story(StrEnum):
 
 def demo(
     story: Annotated[Story, typer.Argument(help="Which one; --list says what they are.")] = Story.arm,
-    listed: Annotated[bool, typer.Option("--list", help="List the stories and leave.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the page and the model.")] = Path("demo"),
+    listed: Annotated[bool, asked("List the stories and leave.", None, "--list")] = False,
+    out: Annotated[Path, asked("Folder for the page and the model.", "FOLDER")] = Path("demo"),
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -85,18 +85,12 @@ class Experiment(StrEnum):
 
 def reproduce(
     experiment: Annotated[Experiment, typer.Argument(help="Which of the paper's experiments.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A short look, not for the record.")] = False,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="How many seeds: 5 for densities and laws, else 1.")
-    ] = None,
-    function_seeds: Annotated[
-        int, typer.Option(min=1, help="How many seeds for each regression function of laws.")
-    ] = 20,
-    only: Annotated[
-        str, typer.Option(help="Comma-separated names of the cases to run; all when left out.")
-    ] = "",
-    task: Annotated[int, typer.Option(min=1, max=2, help="Which task of geoacoustics.")] = 1,
-    out: Annotated[Path, typer.Option(help="Folder for rows (JSON), tables and figures.")] = Path("results"),
+    quick: Annotated[bool, asked("A short look, not for the record.", None, "--quick")] = False,
+    seeds: Annotated[int | None, asked("How many: 5 for densities and laws, else 1.", "N", min=1)] = None,
+    function_seeds: Annotated[int, asked("For each regression function of laws.", "N", min=1)] = 20,
+    only: Annotated[str, asked("Names of the cases to run; all when left out.", "NAMES")] = "",
+    task: Annotated[int, asked("Which task of geoacoustics.", "N", min=1, max=2)] = 1,
+    out: Annotated[Path, asked("Folder for rows (JSON), tables and figures.", "FOLDER")] = Path("results"),
     json: Json = False,
 ) -> None:
     """Run an experiment of the paper again and write rows, tables and figures.

@@ -6,10 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from isr.cli.models import open_model
-from isr.cli.options import Complexity, Force, Json, ModelFile
+from isr.cli.options import Complexity, Force, Json, ModelFile, asked
 from isr.cli.output import print_json, refuse_existing, say, say_written, write_text
 
 
@@ -25,8 +23,8 @@ class Language(StrEnum):
 
 def export(
     model: ModelFile,
-    lang: Annotated[Language, typer.Option(help="Language of the source.")] = Language.python,
-    out: Annotated[Path | None, typer.Option(help="File to write; stdout when left out.")] = None,
+    lang: Annotated[Language, asked("Language of the source.")] = Language.python,
+    out: Annotated[Path | None, asked("File to write; stdout when left out.", "FILE")] = None,
     complexity: Complexity = None,
     force: Force = False,
     json: Json = False,

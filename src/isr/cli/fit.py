@@ -7,21 +7,29 @@ import shlex
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from isr.cli.heartbeat import heartbeat
-from isr.cli.options import Force, Json, Seed, names_in, number, numbers_in, pairs_in, priors_in
+from isr.cli.options import (
+    Force,
+    Json,
+    Seed,
+    asked,
+    bounds_in,
+    names_in,
+    noise_in,
+    pairs_in,
+    priors_in,
+    with_groups,
+)
 from isr.cli.output import refuse_existing, say
-from isr.cli.rows import Dates, Decimal, Delimiter, Dropna, Encoding, read_pairs
+from isr.cli.rows import Pairs, Reading, read_pairs
 from isr.tables.memory import refuse_small_address_space, refuse_too_large
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 LEAST_ADDRESS_SPACE = 4e9
 """Bytes that JAX takes to compile a fit of little data."""
@@ -42,79 +50,85 @@ class Method(StrEnum):
     cinn = "cinn"
 
 
-WITHOUT_Y = (Method.flow,)
-NETWORKS = (Method.inn, Method.cinn)
-REGRESSIONS = (Method.eql, Method.formula)
+_SEARCHED = {"--primitives", "--max-time"}
+_TRAINED = {"--layers", "--restarts", "--quick", "--thorough", "--max-time", "--checkpoint"}
+_FLOW = {*_TRAINED, "--bounds", "--blocks", "--dense"}
+OPTIONS_OF = {
+    Method.law: {"--prior", "--noise"}, Method.formula: _SEARCHED, Method.eql: _TRAINED | {"--primitives"},
+    Method.flow: _FLOW, **dict.fromkeys((Method.isr, Method.cisr, Method.inn, Method.cinn), _FLOW | {"--noise"}),
+}  # fmt: skip
+"""Which options mean something with a method, besides those that do with all."""
 
 
-Data = Annotated[Path, typer.Argument(help="Rows: CSV, Excel, Parquet or .npz.", show_default=False)]
-Unknown = Annotated[
-    str | None,
-    typer.Option("--x", help="What is unknown: depth,speed or 'm*'; all other columns if left out."),
-]
-Measured = Annotated[
-    str | None, typer.Option("--y", help="What is measured: p1,p2 or 'p*'; a density of x if left out.")
-]
-Out = Annotated[Path | None, typer.Option(help="Model file; named after the data if left out.")]
-Form = Annotated[
-    Method | None,
-    typer.Option(
-        help="law with --y (formula finds y alone), or cisr where --bounds or an option of networks is given; "
-        "flow without --y."
-    ),
-]
-Box = Annotated[
-    list[str] | None, typer.Option(help="Box of x: depth=200:240,speed=1500: (an end may be open).")
-]
-Known = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="What is known of x before: 'depth=uniform(200,240),speed=normal(1500,20)'; from the rows if left out."
-    ),
-]
-Noise = Annotated[
-    str,
-    typer.Option(help="Noise (sd) of y: a number, p1=0.1,p2=0.2, or auto. Networks add it: 0 if y has it."),
-]
-Units = Annotated[list[str] | None, typer.Option(help="For labels: depth=m,speed=m/s.")]
-Blocks = Annotated[int | None, typer.Option(min=1, help="Coupling blocks.")]
-Layers = Annotated[int | None, typer.Option(min=1, help="Hidden layers of a subnetwork.")]
-Restarts = Annotated[int | None, typer.Option(min=1, help="Random starts, trained side by side.")]
-Dense = Annotated[bool, typer.Option("--dense", help="Keep every weight: accurate, long equations.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A short look.")]
-Thorough = Annotated[bool, typer.Option("--thorough", help="Train several times as long.")]
-Primitives = Annotated[
-    str | None,
-    typer.Option(help="Functions that --method formula or eql may call: sin,exp,sqrt; all if left out."),
-]
-MaxTime = Annotated[float | None, typer.Option(min=0.1, help="Seconds after which the best so far is kept.")]
-Checkpoint = Annotated[Path | None, typer.Option(help="File to resume an interrupted fit from.")]
+@dataclass(frozen=True)
+class Knowledge:
+    """What the user knows of the variables."""
+
+    PANEL: ClassVar[str] = "What is known"
+
+    prior: Annotated[
+        list[str] | None,
+        asked("Of x before: 'depth=uniform(200,240)', normal, lognormal; from the rows if left out.", "LIST"),
+    ] = None
+    noise: Annotated[
+        str, asked("Of y (sd): 0.1, p1=0.1,p2=0.2, or auto. Networks add it: 0 if y has it.", "NUMBER")
+    ] = "auto"
+    units: Annotated[list[str] | None, asked("For labels: depth=m,speed=m/s.", "LIST")] = None
+    primitives: Annotated[
+        str | None, asked("Functions for --method formula or eql: sin,exp,sqrt; all if left out.", "LIST")
+    ] = None
 
 
+@dataclass(frozen=True)
+class Networks:
+    """How networks are built and trained."""
+
+    PANEL: ClassVar[str] = "Networks and how they are trained"
+
+    bounds: Annotated[
+        list[str] | None, asked("Box of x: depth=200:240,speed=1500: (an end may be open).", "LIST")
+    ] = None
+    blocks: Annotated[int | None, asked("Coupling blocks.", "N", min=1)] = None
+    layers: Annotated[int | None, asked("Hidden layers of a subnetwork.", "N", min=1)] = None
+    restarts: Annotated[int | None, asked("Random starts, trained side by side.", "N", min=1)] = None
+    dense: Annotated[bool, asked("Keep every weight: accurate, long equations.", None, "--dense")] = False
+    quick: Annotated[bool, asked("A short look.", None, "--quick")] = False
+    thorough: Annotated[bool, asked("Train several times as long.", None, "--thorough")] = False
+    max_time: Annotated[
+        float | None, asked("Seconds after which the best so far is kept.", "SECONDS", min=0.1)
+    ] = None
+    checkpoint: Annotated[Path | None, asked("File to resume an interrupted fit from.", "FILE")] = None
+
+    def given(self) -> list[str]:
+        """Return the options that the user gave."""
+        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
+
+
+@with_groups
 def fit(
-    data: Data,
-    x: Unknown = None,
-    y: Measured = None,
-    out: Out = None,
-    method: Form = None,
-    bounds: Box = None,
-    prior: Known = None,
-    noise: Noise = "auto",
-    units: Units = None,
-    primitives: Primitives = None,
-    blocks: Blocks = None,
-    layers: Layers = None,
-    restarts: Restarts = None,
-    dense: Dense = False,
-    quick: Quick = False,
-    thorough: Thorough = False,
-    max_time: MaxTime = None,
-    checkpoint: Checkpoint = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
-    dropna: Dropna = False,
-    dates: Dates = False,
+    data: Annotated[
+        Path, typer.Argument(metavar="ROWS", help="CSV, text, Excel, Parquet or .npz.", show_default=False)
+    ],
+    x: Annotated[
+        str | None, asked("What is unknown: depth,speed or 'm*'; all others if left out.", "NAMES", "--x")
+    ] = None,
+    y: Annotated[
+        str | None, asked("What is measured: p1,p2 or 'p*'; a density of x if left out.", "NAMES", "--y")
+    ] = None,
+    out: Annotated[Path | None, asked("Model file; named after the data if left out.", "FILE")] = None,
+    method: Annotated[
+        Method | None,
+        asked(
+            "law: y as formulas of x, and the posterior; formula: y alone; cisr, isr, flow, eql: the paper's "
+            "equation networks; cinn, inn: plain ones. If left out: law; flow without --y; cisr with an option of "
+            "networks.",
+            "NAME",
+        ),
+    ] = None,
+    *,
+    knowledge: Knowledge,
+    networks: Networks,
+    reading: Reading,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -123,7 +137,7 @@ def fit(
 
     Ctrl-C ends the fit early and keeps the best model so far.
 
-    Example: isr fit data.csv --x depth,speed --y p1,p2 --bounds depth=200:240 --out model.isr
+    Example: isr fit data.csv --x depth,speed --y p1,p2 --out model.isr
 
     Example: isr fit samples.csv --out density.isr
     """
@@ -131,104 +145,76 @@ def fit(
     refuse_small_address_space(LEAST_ADDRESS_SPACE)
     target = Path(f"{data.stem}.isr") if out is None else out
     refuse_existing(target, force)
-    networks = {
-        "--bounds": bounds, "--blocks": blocks, "--layers": layers, "--restarts": restarts, "--dense": dense,
-        "--quick": quick, "--thorough": thorough, "--max-time": max_time, "--checkpoint": checkpoint,
-    }  # fmt: skip
-    given = [name for name, value in networks.items() if value]
-    chosen = _method(method, y, given)
-    if quick and thorough:
-        raise ValueError("--quick and --thorough exclude each other; give one of them")
-    from isr.tables.delimited import Layout
-
-    rows = read_pairs(data, x, y, Layout(delimiter, decimal, encoding), dropna=dropna, dates=dates)
+    chosen = _method(method, y, knowledge, networks)
+    pairs = read_pairs(data, x, y, reading)
     refuse_too_large(
-        BYTES_PER_NUMBER * sum(part.size for part in rows if part is not None), f"a fit to {len(rows[0]):,} rows",
-        "fit to some of the rows, or to a folder of Parquet files from Python",
+        BYTES_PER_NUMBER * sum(part.size for part in pairs[:2] if part is not None),
+        f"a fit to {len(pairs.x):,} rows", "fit to some of the rows, or to a folder of Parquet files from Python",
     )  # fmt: skip
     digest = hashlib.sha256(data.read_bytes()).hexdigest()  # the file may be gone when the fit is done
-    training = {
-        "effort": "quick" if quick else "thorough" if thorough else "normal", "n_restarts": restarts,
-        "max_time": max_time, "checkpoint": checkpoint, **({"penalty": None} if dense else {}),
-    }  # fmt: skip
-    options = {
-        "n_blocks": blocks, "n_layers": layers, "random_state": seed,
-        "library": None if primitives is None else names_in(primitives),
-        "units": _units(units, [name for part in rows if part is not None for name in part.columns]),
-    }  # fmt: skip
-    if prior is not None and chosen is not Method.law:
-        raise ValueError(
-            f"--prior means nothing with --method {chosen.value}; give the box of x with --bounds"
-        )
-    options["prior"] = priors_in(prior) if prior else None
-    estimator = _estimator(chosen, options, training=training, bounds=_bounds(bounds), noise=noise)
+    estimator = estimator_of(chosen, knowledge, networks, units=_units(knowledge.units, pairs), seed=seed)
     if not json:
-        _announce(chosen, rows, data)
-    has_bar = sys.stderr.isatty() and chosen is not Method.law
-    with nullcontext() if json or has_bar else heartbeat(f"fitting {target.name}", most=max_time):
-        estimator.fit(*(part for part in rows if part is not None))
-    from isr.cli.fitted import conclude, conclude_laws
+        why = f", since {networks.given()[0]} is given" if method is None and chosen is Method.cisr else ""
+        _announce(f"{chosen.value}{why}", pairs, data)
+    has_bar = sys.stderr.isatty() and chosen not in (Method.law, Method.formula)
+    with nullcontext() if json or has_bar else heartbeat(f"fitting {target.name}", most=networks.max_time):
+        estimator.fit(*(part for part in pairs[:2] if part is not None))
+    from isr.cli.fitted import conclude
 
     is_program = Path(sys.argv[0]).stem in ("isr", "__main__")
     provenance = {
         "command": shlex.join(["isr", *sys.argv[1:]]) if is_program else "isr fit", "method": chosen.value,
-        "seconds": round(time.monotonic() - begun, 1), "SHA-256 of the data file": digest,
+        "seconds": round(time.monotonic() - begun, 1), "SHA-256 of the data file": digest, "since": pairs.since,
     }  # fmt: skip
-    end = conclude_laws if chosen is Method.law else conclude
-    end(estimator, rows, target, data, as_json=json, overwrite=force, provenance=provenance)
+    conclude(
+        estimator, pairs[:2], target, data, as_json=json, overwrite=force, provenance=provenance,
+        flags=reading.flags(),
+    )  # fmt: skip
 
 
-def _method(method: Method | None, y: str | None, networks: list[str]) -> Method:
+def _method(method: Method | None, y: str | None, knowledge: Knowledge, networks: Networks) -> Method:
+    """The method that was named, or that the options ask for; options that mean nothing to it are refused."""
+    given = networks.given()
     if method is None:
-        return Method.flow if y is None else Method.cisr if networks else Method.law
-    idle = [n for n in networks if not (method is Method.formula and n == "--max-time")]
-    if method in (Method.law, Method.formula) and idle:
+        method = Method.flow if y is None else Method.cisr if given else Method.law
+    given += [f"--{name}" for name in ("prior", "primitives") if getattr(knowledge, name)]
+    given += ["--noise"] if knowledge.noise != "auto" else []
+    idle = next((option for option in given if option not in OPTIONS_OF[method]), None)
+    if idle == "--prior":
         raise ValueError(
-            f"{idle[0]} means nothing with --method {method.value}; leave it out, or use --method cisr"
+            f"--prior means nothing with --method {method.value}; give the box of x with --bounds"
         )
-    if method in WITHOUT_Y and y is not None:
+    if idle is not None:
+        other = ", or use --method cisr" if idle in OPTIONS_OF[Method.cisr] and y is not None else ""
+        raise ValueError(f"{idle} means nothing with --method {method.value}; leave it out{other}")
+    if networks.quick and networks.thorough:
+        raise ValueError("--quick and --thorough exclude each other; give one of them")
+    if method is Method.flow and y is not None:
         raise ValueError("--method flow learns the density of x alone; leave --y out, or use --method cisr")
-    if method not in WITHOUT_Y and y is None:
+    if method is not Method.flow and y is None:
         raise ValueError(
             f"--method {method.value} needs to know what is measured: add --y with columns of the data"
         )
     return method
 
 
-def _bounds(texts: list[str] | None) -> dict[str, tuple[float | None, float | None]] | None:
-    found = {}
-    for name, text in pairs_in(texts or [], "--bounds", "depth=200:240").items():
-        low, colon, high = text.partition(":")
-        if not colon:
-            raise ValueError(f"--bounds cannot read {name}={text}; write it as --bounds {name}=200:240")
-        ends = (low.strip() or None, high.strip() or None)
-        found[name] = tuple(None if e is None else number(e, "--bounds", name) for e in ends)
-    return found or None
-
-
-def _units(texts: list[str] | None, names: list[str]) -> dict[str, str] | None:
+def _units(texts: list[str] | None, pairs: Pairs) -> dict[str, str] | None:
     from isr.tables.names import did_you_mean
 
-    units = pairs_in(texts or [], "--units", "depth=m,speed=m/s")
-    for name in units:
+    given = pairs_in(texts or [], "--units", "depth=m,speed=m/s")
+    names = [name for part in pairs[:2] if part is not None for name in part.columns]
+    for name in given:
         if name not in names:
             raise ValueError(
                 f"--units names {name!r}, which is neither in x nor in y{did_you_mean(name, names)}"
             )
-    return units or None
+    return {**pairs.units, **given} or None
 
 
-def _noise(text: str) -> Any:
-    if text.strip() == "auto":
-        return "auto"
-    if "=" in text:
-        return numbers_in([text], "--noise", "p1=0.1,p2=0.2")
-    return number(text, "--noise", "y")
-
-
-def _estimator(
-    method: Method, options: dict[str, Any], *, training: dict[str, Any], bounds: Any, noise: str
+def estimator_of(
+    method: Method, knowledge: Knowledge, networks: Networks, *, units: dict[str, str] | None, seed: int
 ) -> Any:
+    """Return the estimator, not yet fitted, that a method and its options ask for."""
     from isr.estimators.eql_regressor import EQLRegressor
     from isr.estimators.inverse import ISR, ConditionalISR
     from isr.estimators.inversion import Inversion
@@ -236,37 +222,38 @@ def _estimator(
     from isr.estimators.settings import Training
     from isr.estimators.symbolic_flow import SymbolicFlow
 
-    is_regression = method in REGRESSIONS
-    observed = method is not Method.flow and not is_regression
-    refused = {
-        "--noise": noise != "auto" and not observed,
-        "--bounds": bounds is not None and is_regression,
-        "--primitives": options.get("library") is not None and not is_regression,
-        "--blocks": options.get("n_blocks") is not None and is_regression,
-        "--dense": "penalty" in training and is_regression,
-    }
-    for option, wrong in refused.items():
-        if wrong:
-            raise ValueError(f"{option} means nothing with --method {method.value}; leave it out")
-    options = {name: value for name, value in options.items() if value is not None}
+    common: dict[str, Any] = {"units": units, "random_state": seed}
+    if knowledge.primitives is not None:
+        common["library"] = names_in(knowledge.primitives)
     if method is Method.law:
-        return Inversion(noise=_noise(noise), **options)
+        return Inversion(noise=noise_in(knowledge.noise), prior=priors_in(knowledge.prior or []), **common)
     if method is Method.formula:
-        return LawRegressor(**options, max_time=training["max_time"] or 60.0)
-    options["training"] = Training(**training)
-    if is_regression:
-        return EQLRegressor(**options)
-    options["bounds"] = bounds
+        return LawRegressor(**common, max_time=networks.max_time or 60.0)
+    common["training"] = Training(
+        "quick" if networks.quick else "thorough" if networks.thorough else "normal",
+        n_restarts=networks.restarts, max_time=networks.max_time, checkpoint=networks.checkpoint,
+        **({"penalty": None} if networks.dense else {}),
+    )  # fmt: skip
+    if networks.layers is not None:
+        common["n_layers"] = networks.layers
+    if method is Method.eql:
+        return EQLRegressor(**common)
+    common["bounds"] = bounds_in(networks.bounds or [])
+    if networks.blocks is not None:
+        common["n_blocks"] = networks.blocks
     if method is Method.flow:
-        return SymbolicFlow(**options)
-    options |= {"noise": _noise(noise)} | ({"subnet": "mlp"} if method in NETWORKS else {})
-    return (ISR if method in (Method.isr, Method.inn) else ConditionalISR)(**options)
+        return SymbolicFlow(**common)
+    common |= {"noise": noise_in(knowledge.noise)}
+    common |= {"subnet": "mlp"} if method in (Method.inn, Method.cinn) else {}
+    return (ISR if method in (Method.isr, Method.inn) else ConditionalISR)(**common)
 
 
-def _announce(method: Method, rows: tuple[pd.DataFrame, pd.DataFrame | None], path: Path) -> None:
-    x, y = rows
-    given = "" if y is None else f"; y = {_listed(list(y.columns))}"
-    say(f"{path}: {len(x):,} rows; x = {_listed(list(x.columns))}{given}; method {method.value}", err=True)
+def _announce(method: str, pairs: Pairs, path: Path) -> None:
+    given = "" if pairs.y is None else f"; y = {_listed(list(pairs.y.columns))}"
+    say(
+        f"{path}: {len(pairs.x):,} rows; x = {_listed(list(pairs.x.columns))}{given}; method {method}",
+        err=True,
+    )
 
 
 def _listed(names: list[str]) -> str:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isr.cli.models import check_model
+from isr.cli.models import check_model, example
 from isr.cli.output import heading, indented, print_json, say, table
-from isr.cli.show import checks_as_data, describe, describe_laws, described, print_front, raise_if_failed
+from isr.cli.show import checks_as_data, describe, described, print_front, raise_if_failed
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from isr.equations.check import CheckResult
     from isr.estimators.rows import Part
     from isr.storage import Bundle
 
@@ -38,57 +37,49 @@ def conclude(
     as_json: bool,
     provenance: Mapping[str, Any],
     overwrite: bool = True,
+    flags: str = "",
 ) -> None:
-    """Save a fitted estimator and print what was found; a file that appeared at ``out`` during the fit gives way or
-    not.
-    """
-    from isr.storage import save
+    """Save a fitted estimator and print what was found; ``flags`` are how the data were read, for the hints.
 
-    bundle = _with_facts(estimator.to_bundle(), {**provenance, "data": data.name, "rows": len(rows[0])})
+    A file that appeared at ``out`` during the fit gives way, or not; where an `Inversion` fell back to a flow, the
+    flow is saved.
+    """
+    verdict = getattr(estimator, "verdict_", None)
+    estimator = getattr(estimator, "fallback_", None) or estimator
+    facts = {**provenance, "data": data.name, "rows": len(rows[0])}
+    bundle = _with_facts(estimator.to_bundle(), facts if verdict is None else {**facts, "verdict": verdict})
     wanted, out = out, _kept(bundle, out, overwrite)  # before anything that could fail or be interrupted
-    scores = _scores(estimator, rows)
-    bundle = _with_facts(bundle, {"scores": scores})
-    save(bundle, out)
-    x, y = (None if part is None else part.to_numpy()[:N_CHECKED] for part in rows)
-    result, status = check_model(bundle, x, y), str(estimator.status_)
+    scores, result = {}, None
+    if not bundle.sections:
+        from isr.storage import save
+
+        scores = _scores(estimator, rows)
+        bundle = _with_facts(bundle, {"scores": scores})
+        save(bundle, out)
+        x, y = (None if part is None else part.to_numpy()[:N_CHECKED] for part in rows)
+        result = check_model(bundle, x, y)
+    status = verdict if bundle.sections else str(estimator.status_)
     if as_json:
-        print_json(
-            {"out": str(out), **described(bundle), "status": status, "scores": scores, "checks": checks_as_data(result)}
-        )  # fmt: skip
+        checks = {} if result is None else {"scores": scores, "checks": checks_as_data(result)}
+        print_json({"out": str(out), **described(bundle), "status": status, **checks})
     else:
-        _print(bundle, scores, result, out, data, status)
-    raise_if_failed(result)
+        if verdict and not bundle.sections:
+            heading("Verdict")
+            indented(verdict)
+        _print_equations(bundle, out)
+        if result is not None:
+            _print_scores(scores)
+            heading("The equations against the model")
+            indented(str(result))
+        heading(f"Saved: {out}")
+        if result is not None:
+            indented(f"status: {status}")
+        heading("Next")
+        indented("\n".join(_next(bundle, out, f"{shlex.quote(str(data))}{flags}")))
+    if result is not None:
+        raise_if_failed(result)
     if out != wanted:
         raise OSError(f"the model could not be saved as {wanted}; it is {out}")
-
-
-def conclude_laws(
-    estimator: Any,
-    rows: Rows,
-    out: Path,
-    data: Path,
-    *,
-    as_json: bool,
-    provenance: Mapping[str, Any],
-    overwrite: bool = True,
-) -> None:
-    """Save the laws that were found and print them; where a flow is used instead, that."""
-    facts = {**provenance, "verdict": estimator.verdict_}
-    if estimator.fallback_ is not None:
-        if not as_json:
-            heading("Verdict")
-            indented(estimator.verdict_)
-        conclude(estimator.fallback_, rows, out, data, as_json=as_json, provenance=facts, overwrite=overwrite)
-        return
-    bundle = _with_facts(estimator.to_bundle(), {**facts, "data": data.name, "rows": len(rows[0])})
-    out = _kept(bundle, out, overwrite)
-    if as_json:
-        print_json({"out": str(out), **described(bundle), "status": estimator.verdict_})
-        return
-    describe_laws(bundle)
-    heading(f"Saved: {out}")
-    heading("Next")
-    indented("\n".join(_next(bundle, out, data)))
 
 
 def _with_facts(bundle: Bundle, facts: Mapping[str, Any]) -> Bundle:
@@ -142,46 +133,42 @@ def _normal_law_nats(train: Part, new: Part) -> float:
     return -float(np.mean(law.logpdf(new.x - given @ slopes)))
 
 
-def _print(
-    bundle: Bundle, scores: Mapping[str, float], result: CheckResult, out: Path, data: Path, status: str
-) -> None:
-    equations = bundle.expressions
-    if equations.n_constants <= MOST_CONSTANTS:
+def _print_equations(bundle: Bundle, out: Path) -> None:
+    if bundle.sections or bundle.expressions.n_constants <= MOST_CONSTANTS:
         describe(bundle, "forward")
-    else:
-        say(
-            f"{bundle.kind}: {equations.n_constants} numbers in its equations, those of standardisation included: "
-            f"too long to print here; isr show {out} does"
-        )
-        print_front(bundle)
+        return
+    say(
+        f"{bundle.kind}: {bundle.expressions.n_constants} numbers in its equations, those of standardisation "
+        f"included: too long to print here; isr show {out} does"
+    )
+    print_front(bundle)
+
+
+def _print_scores(scores: Mapping[str, float]) -> None:
     heading("Held-out rows")
     if "held_out_r2" in scores:
         indented(f"R² = {scores['held_out_r2']:.6g}")
+        return
+    law = scores["normal_law_nats"]
+    named = {
+        "this model": f"{scores['held_out_nats']:.4f} ± {scores['standard_error']:.4f}",
+        "a normal law": f"{law:.4f}" if np.isfinite(law) else "none, since some columns follow from others",
+    }
+    table([{"-log density of x, nats per row": k, "lower is better": v} for k, v in named.items()])
+
+
+def _next(bundle: Bundle, out: Path, rows: str) -> list[str]:
+    """Commands to go on with; ``rows`` is the file of data and how it is read, quoted for a shell."""
+    model, training = shlex.quote(str(out)), bundle.metadata.get("training")
+    other = "--latex" if bundle.sections else "--inverse"
+    if "posterior" in bundle.abilities:
+        names = bundle.y_names
+        y = "--y-file measured.csv" if len(names) > 6 else f"--y {example(names)}"
+        if len(names) <= 6 and isinstance(training, Mapping):
+            y = f"--y {example(names, training['shift'])}"
+        first = [f"isr show {model} {other}", f"isr posterior {model} {y}"]
+    elif "sample" in bundle.abilities:
+        first = [f"isr show {model} {other}", f"isr sample {model} -n 1000 --out samples.csv"]
     else:
-        law = scores["normal_law_nats"]
-        none = "none, since some columns follow from others"
-        named = {
-            "this model": f"{scores['held_out_nats']:.4f} ± {scores['standard_error']:.4f}",
-            "a normal law": f"{law:.4f}" if np.isfinite(law) else none,
-        }
-        table([{"-log density of x, nats per row": k, "lower is better": v} for k, v in named.items()])
-    heading("The equations against the model")
-    indented(str(result))
-    heading(f"Saved: {out}")
-    indented(f"status: {status}")
-    heading("Next")
-    indented("\n".join(_next(bundle, out, data)))
-
-
-def _next(bundle: Bundle, out: Path, data: Path) -> list[str]:
-    model, rows = shlex.quote(str(out)), shlex.quote(str(data))
-    training = bundle.metadata.get("training")
-    if "sample" not in bundle.abilities and "posterior" not in bundle.abilities:
         first = [f"isr show {model} --latex", f"isr predict {model} {rows}"]
-    elif "posterior" not in bundle.abilities or not isinstance(training, Mapping):
-        first = [f"isr show {model} --inverse", f"isr sample {model} -n 1000 --out samples.csv"]
-    else:
-        values = [f"{n}={v:.4g}" for n, v in zip(bundle.y_names, training["shift"], strict=True)]
-        y = f"--y {shlex.quote(','.join(values))}" if len(values) <= 6 else "--y-file measured.csv"
-        first = [f"isr show {model} --inverse", f"isr posterior {model} {y}"]
     return [*first, f"isr report {model} --data {rows}", f"isr export {model} --lang c"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,37 +23,49 @@ LEAST_ADDRESS_SPACE = 2.5e9
 
 def open_model(path: Path, complexity: int | None = None) -> Bundle:
     """Return a saved model; with ``complexity``, the best of its front no more complex than that."""
-    from isr.storage import load
-
     if not path.exists():
-        near = [p.name for p in path.parent.glob("*.isr")] if path.parent.is_dir() else []
+        near = [p.name for p in path.parent.glob("*.isr") if p.exists()] if path.parent.is_dir() else []
         raise FileNotFoundError(f"there is no file {path}{did_you_mean(path.name, near)}; isr fit makes one")
     refuse_small_address_space(LEAST_ADDRESS_SPACE)
+    from isr.storage import load
+
     return load(path) if complexity is None else load(path).choose(complexity)
 
 
-def example(names: Sequence[str]) -> str:
-    """Return how values of these variables are written on the command line."""
-    shown = [f'"{name}"' if "," in name else name for name in names[:4]]
-    pairs = ",".join(f"{name}=0.1" for name in shown)
-    return shlex.quote(pairs) + (",…" if len(names) > 4 else "")
+def example(names: Sequence[str], values: Iterable[float] | None = None) -> str:
+    """Return how values of these variables are written on the command line; of many, the first when none are given."""
+    shown = names[:4] if values is None else names
+    numbers = [0.1] * len(shown) if values is None else values
+    quoted = [
+        f'"{name}={v:.4g}"' if "," in name else f"{name}={v:.4g}"
+        for name, v in zip(shown, numbers, strict=True)
+    ]
+    return shlex.quote(",".join(quoted)) + (",…" if len(shown) < len(names) else "")
 
 
 def observation(bundle: Bundle, texts: list[str]) -> list[float]:
     """Return what the user gave as ``--y p1=0.1,p2=0.3``, one number for every observed variable, in order."""
     if "posterior" not in bundle.abilities:
         raise ValueError(f"this {bundle.title} observes nothing; leave --y out")
-    names = bundle.y_names
-    values = numbers_in(texts, "--y", example(names))
+    return values_in(texts, "--y", bundle.y_names)
+
+
+def values_in(texts: list[str], option: str, names: Sequence[str]) -> list[float]:
+    """Return one number for each name, in order, from texts such as ``p1=0.1,p2=0.3``."""
+    way = f"write {option} {example(names)}"
+    if any(re.search(r"=\s*[+-]?\d+,\d+\s*(,|$)", text) for text in texts):
+        raise ValueError(
+            f"{option} {' '.join(texts)!r}: numbers need a point, since commas stand between names; {way}"
+        )
+    values = numbers_in(texts, option, example(names))
     for name in values:
         if name not in names:
             raise ValueError(
-                f"--y names {name!r}, which this model does not observe{did_you_mean(name, names)}; "
-                f"write --y {example(names)}"
+                f"{option} names {name!r}, which this model does not have there{did_you_mean(name, names)}; {way}"
             )
     missing = [name for name in names if name not in values]
     if missing:
-        raise ValueError(f"--y has no value for {', '.join(map(repr, missing))}; write --y {example(names)}")
+        raise ValueError(f"{option} has no value for {', '.join(map(repr, missing))}; {way}")
     return [values[name] for name in names]
 
 
@@ -60,7 +73,7 @@ def errors_of(bundle: Bundle) -> dict[float, float]:
     """Return the standard error of each printed constant that has one, by its absolute value, the largest first."""
     if bundle.errors is None:
         return {}
-    from isr.report.equations import printed_errors
+    from isr.equations.errors import printed_errors
 
     known = printed_errors(bundle.model, bundle.expressions, bundle.errors)
     return dict(sorted(known.items(), reverse=True))

@@ -105,6 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
             stream.reconfigure(errors="replace")  # a sign the terminal does not have must not end the command
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # of NumPy's arithmetic; what follows from it is told
         warnings.showwarning = lambda message, *_place, **_more: _say("warning", str(message))
         sys.exit(_run([a for a in arguments if a != "--debug"], debug))
 

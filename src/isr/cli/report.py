@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from isr.cli.models import observation, open_model
-from isr.cli.options import Force, Json, ModelFile
-from isr.cli.output import refuse_existing, say_written, write_text
+from isr.cli.options import Force, Json, ModelFile, asked, with_groups
+from isr.cli.output import refuse_existing, say, say_written, write_text
+from isr.cli.rows import Reading
 
 if TYPE_CHECKING:
     from isr.storage import Bundle
@@ -18,23 +17,23 @@ MOST_CALIBRATED = 500
 N_DRAWS = 99
 
 
+@with_groups
 def report(
     model: ModelFile,
-    out: Annotated[Path | None, typer.Option(help="HTML file; named after the model when left out.")] = None,
+    out: Annotated[Path | None, asked("HTML file; named after the model when left out.", "FILE")] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(help="Rows to compare with, columns named as in the model: CSV, Excel, Parquet, .npz."),
+        Path | None, asked("Rows to compare with: CSV, Excel, …; columns named as in the model.", "ROWS")
     ] = None,
     y: Annotated[
-        list[str] | None, typer.Option("--y", help="The observation the explorer starts with: p1=0.1,p2=0.3.")
+        list[str] | None, asked("The observation the page starts with: p1=0.1,p2=0.3.", "VALUES", "--y")
     ] = None,
     calibrate: Annotated[
         bool,
-        typer.Option(
-            "--calibrate", help="Judge the posterior on the rows of --data: fresh ones, from the prior."
-        ),
+        asked("Judge the posterior on the rows of --data, fresh ones from the prior.", None, "--calibrate"),
     ] = False,
-    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    title: Annotated[str | None, asked("Heading of the page.", "TEXT")] = None,
+    *,
+    reading: Reading,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -44,14 +43,13 @@ def report(
     """
     target = Path(f"{model.stem}.html") if out is None else out
     refuse_existing(target, force)
-    from isr.report import gather, render
-    from isr.tables.files import read_columns
-
     bundle = open_model(model)
-    frame = None if data is None else read_columns(data, [*bundle.x_names, *bundle.y_names])
+    frame = None if data is None else reading.columns(data, [*bundle.x_names, *bundle.y_names], bundle)
     found, verdict = _calibration(bundle, frame) if calibrate else (None, "")
     if verdict and not json:
-        typer.echo(verdict)
+        say(verdict)
+    from isr.report import gather, render
+
     page = render(
         gather(
             bundle, data=frame, title=title or model.stem, calibration=found,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from isr.cli.models import check_model, errors_of, front_of, open_model
-from isr.cli.options import CheckFailedError, Complexity, Json, ModelFile
+from isr.cli.options import CheckFailedError, Complexity, Json, ModelFile, asked, with_groups
 from isr.cli.output import heading, indented, print_json, say, table
+from isr.cli.rows import Reading
 
 if TYPE_CHECKING:
     from isr.equations.check import CheckResult
@@ -22,11 +21,9 @@ _WAYS = {"forward": "from x to the latent", "inverse": "from the latent to x"}
 
 def show(
     model: ModelFile,
-    latex: Annotated[bool, typer.Option("--latex", help="The equations alone, as LaTeX.")] = False,
-    text: Annotated[
-        bool, typer.Option("--text", help="The equations alone, as plain text SymPy can read.")
-    ] = False,
-    inverse: Annotated[bool, typer.Option("--inverse", help="From the latent back to x.")] = False,
+    latex: Annotated[bool, asked("The equations alone, as LaTeX.", None, "--latex")] = False,
+    text: Annotated[bool, asked("The equations alone, as text that SymPy reads.", None, "--text")] = False,
+    inverse: Annotated[bool, asked("From the latent back to x.", None, "--inverse")] = False,
     complexity: Complexity = None,
     json: Json = False,
 ) -> None:
@@ -49,11 +46,13 @@ def show(
 
 def describe(bundle: Bundle, direction: str) -> None:
     """Print what a model is, its equations in one direction and its front."""
-    if bundle.sections:
-        describe_laws(bundle)
+    if bundle.sections:  # of an `Inversion`
+        say(bundle.title)
+        for title, text in bundle.sections:
+            heading(title)
+            indented(text)
         return
-    equations = bundle.expressions
-    errors = errors_of(bundle)
+    equations, errors = bundle.expressions, errors_of(bundle)
     lines = equations.text(direction, unicode=True, errors=errors)
     say(bundle.title)
     say(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
@@ -62,14 +61,6 @@ def describe(bundle: Bundle, direction: str) -> None:
     if errors:
         say("  (digits in parentheses: standard error of the last ones)")
     print_front(bundle)
-
-
-def describe_laws(bundle: Bundle) -> None:
-    """Print what an `Inversion` found."""
-    say(bundle.title)
-    for title, text in bundle.sections:
-        heading(title)
-        indented(text)
 
 
 def print_front(bundle: Bundle, most: int = 12) -> None:
@@ -112,11 +103,14 @@ def described(bundle: Bundle) -> dict[str, Any]:
     }
 
 
+@with_groups
 def check(
     model: ModelFile,
     data: Annotated[
-        Path | None, typer.Option(help="Rows to check at instead of drawn ones: CSV, Excel, Parquet or .npz.")
+        Path | None, asked("Rows to check at instead of drawn ones: CSV, Excel, …", "ROWS")
     ] = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Check the equations of a saved model: against the model, the inverse, and autodiff.
@@ -125,12 +119,12 @@ def check(
 
     Example: isr check model.isr --data rows.csv
     """
-    from isr.tables.files import read_columns
-
     bundle = open_model(model)
-    x = None if data is None else read_columns(data, bundle.x_names).to_numpy()
-    reads_y = getattr(bundle.model, "condition_map", None) is not None
-    y = read_columns(data, bundle.y_names).to_numpy() if data is not None and reads_y else None
+    x, y = None, None
+    if data is not None:
+        y_names = bundle.y_names if getattr(bundle.model, "condition_map", None) is not None else ()
+        rows = reading.columns(data, [*bundle.x_names, *y_names], bundle)
+        x, y = (rows[list(names)].to_numpy() if names else None for names in (bundle.x_names, y_names))
     result = check_model(bundle, x, y)
     if json:
         print_json(checks_as_data(result))

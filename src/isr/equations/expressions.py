@@ -289,9 +289,18 @@ class Expressions(Sequence):
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.equations.typeset import listings, units_html
+        return self.html()
 
-        return "".join(listing.section for listing in listings(self)) + units_html(self.units)
+    def html(self, title: str = "", *, table: str = "", note: str = "", errors: Any = None) -> str:
+        """Return the equations as HTML for notebooks, between a title and a table; ``errors`` as in `text`."""
+        from isr.equations.notebook import as_html
+
+        names = {"forward": "from x to the latent", "inverse": "from the latent to x"}
+        sections = [
+            (names[way] if self._invertible else "", self.text(way, unicode=True, errors=errors))
+            for way in self.directions
+        ]
+        return as_html(title, sections, table=table, note=note)
 
 
 def _indented(text: str) -> str:

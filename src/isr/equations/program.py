@@ -111,9 +111,9 @@ class Program:
         return latex(self)
 
     def _repr_html_(self) -> str:
-        from isr.equations.typeset import listing
+        from isr.equations.notebook import as_html
 
-        return listing(self).section
+        return as_html("", [("", str(self))])
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,15 @@ def latex(
 ) -> str:
     """Return a program as a LaTeX ``align*`` environment, long sums over several lines, units in comments; ``errors``
     as in `number_text`.
+
+    Example:
+        >>> x, z = sympy.symbols("x_1 z1", real=True)
+        >>> program = Program((x,), (), (), (0.123456 * x**2,), sympy.Integer(0), output_symbols=(z,))
+        >>> print(latex(program))
+        \\begin{align*}
+        z_{1} &= 0.1235 x_{1}^{2} \\\\
+        \\ln \\left| \\det J \\right| &= 0
+        \\end{align*}
     """
     printer = TexPrinter(digits, errors, program.labels)
     equations = []
@@ -219,6 +228,12 @@ def mathml(
     goes on in the next row.
 
     ``errors`` gives the standard error of a constant by its absolute value; it is shown as ``0.794(12)``.
+
+    Example:
+        >>> x, z = sympy.symbols("x z", real=True)
+        >>> program = Program((x,), (), (), (2 * x,), sympy.log(2.0), output_symbols=(z,))
+        >>> "<mn>2</mn>" in mathml(program)
+        True
     """
     printer = MathMLPrinter(digits, errors, program.labels)
     left, right = ' style="text-align:right"', ' style="text-align:left"'
@@ -265,18 +280,6 @@ class Listing:
     def width(self) -> int:
         """About how many characters the longest line has."""
         return max(len(re.sub(r"<[^>]*>|&#8290;", "", row)) for row in self.html.split("</mtr>"))
-
-    @property
-    def section(self) -> str:
-        """Heading, equations and note as HTML of their own."""
-        parts = [f"<p>{html.escape(self.heading)}</p>" if self.heading else "", self.html]
-        return "".join([*parts, f"<p>{html.escape(self.note)}</p>" if self.note else ""])
-
-
-def units_html(units: Mapping[str, str]) -> str:
-    """Return a paragraph that tells the units of variables, or nothing where there are none."""
-    told = ", ".join(f"{name} in {unit}" for name, unit in units.items())
-    return f"<p>Units: {html.escape(told)}</p>" if told else ""
 
 
 def listings(expressions: Expressions, errors: Mapping[float, float] | None = None) -> list[Listing]:

@@ -20,7 +20,6 @@ from isr.estimators.shown import Shown
 from isr.estimators.status import Status, status_of
 from isr.formulas.front import Front, Point, choose
 from isr.storage import Bundle, save
-from isr.storage.bundle import model_html
 from isr.training.checkpoint import History
 from isr.training.monitor import Monitor
 
@@ -164,19 +163,6 @@ class EquationModel(Shown, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to a file; `isr.load` reads it without any training code."""
         save(self, path)
-
-    def _repr_html_inner(self) -> str:
-        return self._fitted_html() + super()._repr_html_inner()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        forms = super()._repr_mimebundle_(**kwargs)
-        return {k: self._fitted_html() + v if k == "text/html" else v for k, v in forms.items()}
-
-    def _fitted_html(self) -> str:
-        """What was learned, for notebooks; scikit-learn's own form shows the parameters."""
-        if not hasattr(self, "fit_"):
-            return ""
-        return model_html(self.to_bundle().title, self.expressions_, self.front_, str(self.status_))
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         history = self.history_.frame().items()

@@ -114,10 +114,9 @@ class Rows:
 
     def together(self) -> Rows:
         """Return the same with the held-out rows among those that are fitted to."""
-        x, log_det = (
-            np.concatenate([getattr(p, n) for p in (self.train, self.held_out)]) for n in ("x", "log_det")
-        )
-        return replace(self, train=replace(self.train, x=x, log_det=log_det))
+        names = ("x", "log_det") if self.train.y is None else ("x", "log_det", "y", "clean_y")
+        whole = {n: np.concatenate([getattr(p, n) for p in (self.train, self.held_out)]) for n in names}
+        return replace(self, train=replace(self.train, **whole))
 
 
 def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False, fold: tuple[int, int] | None = None) -> Rows:

@@ -62,6 +62,18 @@ class Shown:
             title="rows in grey, draws of the model in blue",
         )  # fmt: skip
 
+    def _repr_html_inner(self) -> str:
+        return self._found_html() + super()._repr_html_inner()  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        forms = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        return {k: self._found_html() + v if k == "text/html" else v for k, v in forms.items()}
+
+    def _found_html(self) -> str:
+        """What was found, for notebooks; scikit-learn's own form shows the parameters."""
+        model: Any = self
+        return model.to_bundle()._repr_html_() if hasattr(self, "fit_") or hasattr(self, "law_") else ""
+
 
 def _rows(values: Any) -> np.ndarray:
     array = np.asarray(values, dtype=float)

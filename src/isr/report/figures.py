@@ -9,7 +9,6 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -160,7 +159,6 @@ class Chart:
 
 MOST_DOTS = 1200
 MOST_MARGINALS = 8
-MOST_PAIRS = 6
 # Columns of a training history: what they are called, and in which colour they are drawn.
 CURVES = {
     "held_out_median": ("held out, median member", "faint"),
@@ -209,7 +207,7 @@ def front_figure(points: Sequence[Point], chosen: int | None, picked: int) -> Fi
 
 
 def history_figure(history: pd.DataFrame) -> Figure | None:
-    """Return the training curves, phase by phase."""
+    """Return the training curves."""
     curves = {name: history[name].to_numpy(float) for name in CURVES if name in history}
     judged = [v[np.isfinite(v)] for name, v in curves.items() if name != "held_out_median"]
     values = np.concatenate([np.empty(0), *judged])
@@ -220,7 +218,7 @@ def history_figure(history: pd.DataFrame) -> Figure | None:
     most = np.quantile(values, 0.9)
     high = min(values.max(), most + 2 * (most - values.min()))
     chart = Chart(Axis(epochs[0], epochs[-1], "epoch"), axis_of([values.min(), high], "loss"), 900, 320)
-    inside, legend = _phases(chart, history, epochs), []
+    inside, legend = [], []
     for name, curve in curves.items():
         shown = curve <= chart.y.high
         if shown.sum() > 1:
@@ -228,23 +226,6 @@ def history_figure(history: pd.DataFrame) -> Figure | None:
             inside.append(chart.line(epochs[shown], curve[shown], f"line {css}"))
             legend.append((css, label))
     return Figure(chart.svg(inside, f"Loss over {len(history)} epochs"), legend=tuple(legend))
-
-
-def _phases(chart: Chart, history: pd.DataFrame, epochs: np.ndarray) -> list[str]:
-    if "phase" not in history:
-        return []
-    names = [str(p) for p in history["phase"]]
-    starts = [i for i in range(len(names)) if i == 0 or names[i] != names[i - 1]]
-    marks, written = [], -np.inf
-    for i in starts:
-        across = float(chart.at(epochs[i], chart.y.low)[0])
-        marks.append(
-            f'<line class="phase" x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{chart.height - BOTTOM}"/>'
-        )
-        if across > written:
-            marks.append(chart.text(across + 4, TOP + 11, names[i], "tick"))
-            written = across + 8 + 7 * len(names[i])
-    return marks
 
 
 def marginal_figures(
@@ -265,29 +246,6 @@ def marginal_figures(
         inside = [chart.steps(edges, c, css) for c, css in zip(counts, styles, strict=True)]
         figures.append(Figure(chart.svg(inside, f"Distribution of {name}")))
     return figures
-
-
-def pair_figures(
-    names: Sequence[str], data: np.ndarray | None, samples: np.ndarray
-) -> list[tuple[Figure, ...]]:
-    """Return scatter plots of pairs of variables: data and samples side by side."""
-    tables = {"model": samples[:MOST_DOTS]}
-    if data is not None:
-        tables = {"data": data[:MOST_DOTS], **tables}
-    both = np.concatenate(list(tables.values()))
-    rows = []
-    for i, j in list(combinations(range(min(len(names), MOST_MARGINALS)), 2))[:MOST_PAIRS]:
-        chart = Chart(_robust(both[:, i], names[i]), _robust(both[:, j], names[j]), 280, 230)
-        words = f"{names[i]} and {names[j]}"
-        rows.append(
-            tuple(
-                Figure(
-                    chart.svg([chart.dots(t[:, i], t[:, j], f"dots {w}")], f"{words}, {len(t)} rows, {w}"), w
-                )
-                for w, t in tables.items()
-            )
-        )
-    return rows
 
 
 def fit_figure(name: str, observed: np.ndarray, predicted: np.ndarray) -> Figure:

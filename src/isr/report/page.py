@@ -33,7 +33,6 @@ from isr.report.figures import (
     front_figure,
     history_figure,
     marginal_figures,
-    pair_figures,
     residual_figures,
     trajectory_figures,
 )
@@ -109,7 +108,6 @@ def render(data: ReportData) -> str:
         "explorer": explorer,
         "front": front,
         "marginals": marginal_figures(*drawn) if drawn else [],
-        "pairs": pair_figures(*drawn) if drawn else [],
         "fits": _fits(data),
         "history": None if bundle.history is None else history_figure(bundle.history),
         "calibration": _calibration(data),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -123,8 +122,15 @@ class Bundle:
         return f"<saved {self.title}>"
 
     def _repr_html_(self) -> str:
-        equations = self.expressions if isinstance(self.model, Flow | Formulas) else None
-        return model_html(self.title, equations, self.front)
+        from isr.equations.errors import printed_errors
+        from isr.equations.notebook import as_html
+
+        note = str(self.metadata.get("status", ""))
+        if self._laws is not None or not isinstance(self.model, Flow | Formulas):
+            return as_html(self.title, self.sections, note=note)
+        front = "" if self.front is None else self.front._repr_html_() or ""
+        errors = printed_errors(self.model, self.expressions, self.errors)
+        return self.expressions.html(self.title, table=front, note=note, errors=errors)
 
     @property
     def flow(self) -> Flow:
@@ -333,11 +339,3 @@ def _y_names(model: Any, n: int, x_names: tuple[str, ...]) -> tuple[str, ...]:
     from isr.equations.extract import output_names
 
     return output_names(n, x_names)
-
-
-def model_html(title: str, equations: Expressions | None, front: Front | None, note: str = "") -> str:
-    """Return a model as HTML for notebooks, with every text in it escaped."""
-    written = "" if equations is None else equations._repr_html_()
-    table = "" if front is None else front._repr_html_() or ""
-    last = f"<p>{html.escape(note)}</p>" if note else ""
-    return f"<div><p><b>{html.escape(title)}</b></p>{written}{table}{last}</div>"

@@ -208,16 +208,27 @@ def degeneracies(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list
 ABSURD = 1e4
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def oddities(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str]:
-    """Return a sentence for each constant or repeated column and each column with an absurd value.
+    """Return a sentence for each constant or repeated column and each column with values far from all others.
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(100, 2))
-        >>> rows[3, 1] = 1e40
+        >>> rows[3, 1], rows[[5, 7], 0] = 1e40, -999
         >>> oddities(rows, ["a", "b"])
-        ["column 'b' has the value 1e+40 in row 4, far from all others; correct it or leave the row out"]
+        ["column 'a' has the value -999 in 2 rows, ...; pass --missing -999 if it stands for no value",
+         "column 'b' has the value 1e+40 in row 4, far from all others; correct it or leave the row out"]
     """
-    found = [f"column {n!r} is constant and says nothing; leave it out" for n in _constant(values, names)]
+    found = [
+        f"column {name!r} is constant and says nothing; leave it out"
+        for name, spread in zip(names, np.ptp(values, axis=0), strict=True)
+        if spread == 0
+    ]
+    found += [
+        f"column {name!r} counts the rows; unless it is a time, leave it out: --x names the others"
+        for name, column in zip(names, values.T, strict=True)
+        if len(column) > 2 and column[0] in (0, 1) and np.all(np.diff(column) == 1)
+    ]
     first: dict[bytes, str] = {}
     for name, column in zip(names, values.T, strict=True):
         same = first.setdefault(column.tobytes(), name)
@@ -225,16 +236,20 @@ def oddities(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str
             found.append(f"columns {same!r} and {name!r} hold the same numbers; leave one out")
         low, middle, high = np.quantile(column, [0.05, 0.5, 0.95])
         row = int(np.argmax(np.abs(column - middle)))
-        if 0 < ABSURD * (high - low) < abs(column[row] - middle):
+        far = column[row]
+        others = column[column != far]
+        gap = np.min(np.abs(others - far), initial=np.inf)
+        if 1 < len(column) - len(others) < len(column) and 0 < 2 * np.ptp(others) < gap:
             found.append(
-                f"column {name!r} has the value {column[row]:g} in row {row + 1}, far from all others; correct it or "
+                f"column {name!r} has the value {far:g} in {len(column) - len(others)} rows, far from all others; "
+                f"pass --missing {far:g} if it stands for no value"
+            )
+        elif 0 < ABSURD * (high - low) < abs(far - middle):
+            found.append(
+                f"column {name!r} has the value {far:g} in row {row + 1}, far from all others; correct it or "
                 "leave the row out"
             )
     return found
-
-
-def _constant(values: np.ndarray, names: Sequence[str]) -> list[str]:
-    return [name for name, spread in zip(names, np.ptp(values, axis=0), strict=True) if spread == 0]
 
 
 def _is_collinear(values: np.ndarray) -> np.ndarray:

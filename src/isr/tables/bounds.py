@@ -15,11 +15,7 @@ Pair = tuple[float | None, float | None]
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """A closed box, one interval per column; ``-inf`` and ``inf`` are open ends.
-
-    Args:
-        low: Lower bound of each column.
-        high: Upper bound of each column.
+    """A closed box, one interval per column from ``low`` to ``high``; ``-inf`` and ``inf`` are open ends.
 
     Example:
         >>> box = Bounds((0.0, 200.0), (1.0, float("inf")))
@@ -69,13 +65,7 @@ class Bounds:
         )
 
     def check(self, values: np.ndarray, names: Sequence[str], *, what: str = "x") -> None:
-        """Raise ValueError, naming column, row, value and bound, unless all values lie in the box.
-
-        Args:
-            values: Rows of the table.
-            names: Names of its columns.
-            what: What the table is called, for the error message.
-        """
+        """Raise ValueError, naming column, row, value and bound, unless all values lie in the box."""
         below, above = values < np.asarray(self.low), values > np.asarray(self.high)
         outside = below | above
         if not outside.any():
@@ -125,29 +115,20 @@ def parse_bounds(
             f"{len(bounds)} bounds for {len(names)} columns; give one (low, high) pair for each column"
         )
     intervals = [_interval(pair, name) for pair, name in zip(bounds, names, strict=True)]
-    low, high = zip(*intervals, strict=True) if intervals else ((), ())
-    if not np.isfinite([*low, *high]).any():
-        return None
-    return Bounds(low=low, high=high)
+    box = Bounds(tuple(low for low, _ in intervals), tuple(high for _, high in intervals))
+    return box if np.isfinite([*box.low, *box.high]).any() else None
 
 
 def _interval(pair: Sequence[float | None] | None, name: str) -> tuple[float, float]:
-    if pair is None:
-        return -math.inf, math.inf
     try:
-        low, high = pair
-        low = -math.inf if low is None else _number(low)
-        high = math.inf if high is None else _number(high)
+        low, high = (None, None) if pair is None else pair
+        ends = (-math.inf if low is None else low, math.inf if high is None else high)
+        if any(isinstance(end, str | bytes) or math.isnan(end) for end in ends):
+            raise ValueError
     except (TypeError, ValueError):
         raise ValueError(
             f"bounds of {name!r} must be a pair (low, high) of numbers or None, got {pair!r}"
         ) from None
-    if not low < high:
-        raise ValueError(f"bounds of {name!r} must have low < high, got low={low!r} and high={high!r}")
-    return low, high
-
-
-def _number(value: float) -> float:
-    if isinstance(value, str | bytes) or math.isnan(value):
-        raise ValueError
-    return float(value)
+    if not ends[0] < ends[1]:
+        raise ValueError(f"bounds of {name!r} must have low < high, got low={ends[0]} and high={ends[1]}")
+    return float(ends[0]), float(ends[1])

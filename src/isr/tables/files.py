@@ -1,4 +1,4 @@
-"""Files of rows: CSV, Excel, Parquet and NumPy files as pandas frames, and the columns a user names in them.
+"""Files of rows: text, Excel, Parquet and NumPy files as pandas frames, and the columns a user names in them.
 
 Rows are counted from 1 as in a spreadsheet, the line with the names not counted.
 """
@@ -6,17 +6,18 @@ Rows are counted from 1 as in a spreadsheet, the line with the names not counted
 from __future__ import annotations
 
 import fnmatch
+import re
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from isr.tables.arrays import refuse_times
-from isr.tables.delimited import Layout, read_csv
+from isr.tables.delimited import Layout, are_units, read_text
 from isr.tables.extras import need
 from isr.tables.memory import refuse_too_large
 from isr.tables.names import did_you_mean, quoted
@@ -28,28 +29,30 @@ if TYPE_CHECKING:
 _LONGEST_SHOWN = 200
 
 
-def read_columns(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
+def read_columns(path: str | Path, names: Sequence[str], layout: Layout | None = None) -> pd.DataFrame:
     """Return the named columns of a file, as `read_rows` and `numeric_columns` do."""
-    return numeric_columns(read_rows(path), names, source=path)
+    return numeric_columns(read_rows(path, layout), names, source=path)
 
 
 def read_rows(path: str | Path, layout: Layout | None = None) -> pd.DataFrame:
     """Return the rows of a file as a frame with named columns; how its name ends says what it is.
 
-    CSV (``.csv``, ``.tsv``, ``.txt``) and Excel (``.xlsx``, its first sheet) need a first line of names; how text is
-    written is guessed unless ``layout`` says it. Of a NumPy archive (``.npz``) a one-dimensional array is a column, a
-    matrix ``a`` the columns a1, a2, …, and a complex column ``p`` becomes ``p_re`` and ``p_im``.
+    Text (``.csv``, ``.tsv``, ``.txt``, ``.dat``) and Excel (``.xlsx``) need a line of names, and may have one of units
+    below it; how a file is written is guessed unless ``layout`` says it. Of a NumPy archive (``.npz``) a
+    one-dimensional array is a column, a matrix ``a`` the columns a1, a2, …, and a complex column ``p`` becomes
+    ``p_re`` and ``p_im``.
 
     Example:
         >>> import pathlib, tempfile
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "rows.csv"
-        >>> _ = path.write_text("depth;speed\\n200;1500\\n210;1510\\n")
-        >>> read_rows(path).columns.tolist()
-        ['depth', 'speed']
+        >>> _ = path.write_text("depth;speed\\nm;m/s\\n200;1500\\n210;1510\\n")
+        >>> frame = read_rows(path)
+        >>> frame.columns.tolist(), frame.attrs["units"]
+        (['depth', 'speed'], {'depth': 'm', 'speed': 'm/s'})
         >>> read_columns(path, ["s*"])["speed"].tolist()
         [1500.0, 1510.0]
     """
-    source = Path(path)
+    source, layout = Path(path), layout or Layout()
     if source.is_dir():
         raise IsADirectoryError(f"{source} is a folder; name the file inside it")
     if not source.exists():
@@ -59,14 +62,16 @@ def read_rows(path: str | Path, layout: Layout | None = None) -> pd.DataFrame:
         raise FileNotFoundError(f"there is no file {source}{lost}; check its name and folder")
     if not source.is_file():
         raise ValueError(f"{source} is no plain file (a pipe or a device); write its rows to a file first")
-    if source.suffix.lower() not in _READERS:
+    ending = source.suffix.lower()
+    if ending not in _READERS:
         raise ValueError(
             f"cannot tell what {source} holds from its ending {source.suffix!r}; known: {', '.join(_READERS)}"
         )
     if not source.stat().st_size:
         raise ValueError(f"{source} is empty; it needs a line of column names and rows below it")
-    is_text = _READERS[source.suffix.lower()] is read_csv
-    frame = read_csv(source, layout or Layout()) if is_text else _READERS[source.suffix.lower()](source)
+    if layout.sheet is not None and ending != ".xlsx":
+        raise ValueError(f"{source} has no sheets; --sheet means nothing here")
+    frame = _READERS[ending](source, layout)
     if frame.empty:
         raise ValueError(
             f"{source} has {len(frame)} rows and {frame.shape[1]} columns; there is nothing to read"
@@ -81,6 +86,7 @@ def numeric_columns(
     source: str | Path,
     dropna: bool = False,
     dates: bool = False,
+    since: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Return the named columns as finite doubles, in the order of ``names``; ``p*`` stands for all that begin with p.
 
@@ -89,21 +95,37 @@ def numeric_columns(
         names: Names or patterns of columns.
         source: What errors call the rows.
         dropna: Leave out rows with no value in one of these columns; those that are left keep their index.
-        dates: Make days since the first one of dates and times, which are refused otherwise.
+        dates: Make days of dates and times, which are refused otherwise; since when stands in ``attrs["since"]``.
+        since: The first day of columns of dates that were read before; these need no ``dates``.
     """
     import pandas as pd
 
     chosen = match_columns(list(frame.columns), names, source=source)
-    if dates:
-        frame = frame.assign(**{name: _days(frame[name]) for name in chosen if _are_dates(frame[name])})
-    if dropna:
-        frame = frame.loc[frame[chosen].notna().all(axis=1)]
-    if frame.empty:
+    first = dict(since or {})
+    columns: dict[str, Any] = {}
+    for name in chosen:
+        column = frame[name]
+        if (dates or name in first) and _are_dates(column):
+            column, first[name] = _days(column, first.get(name))
+        columns[name] = _numbers(column, name, source, frame.attrs)
+    numbers = pd.DataFrame(columns, index=frame.index)
+    numbers.attrs["since"] = first
+    lacking = ~np.isfinite(numbers).all(axis=1)
+    if dropna and lacking.all():
         raise ValueError(
             f"every row of {source} lacks a value in {quoted(chosen)}; leave the empty column out"
         )
-    numbers = {name: _numbers(frame[name], name, source) for name in chosen}
-    return pd.DataFrame(numbers, index=frame.index)
+    numbers = numbers.loc[~lacking] if dropna else numbers
+    for name, column in numbers.items():
+        missing = ~np.isfinite(column.to_numpy())
+        if missing.any():
+            row = int(np.flatnonzero(missing)[0])
+            what = "no value" if np.isnan(column.iloc[row]) else "an infinite value"
+            raise ValueError(
+                f"column {name!r} of {source} has {what} in row {row + 1} ({lacking.sum()} of {len(numbers)} rows are "
+                "like that in one of the columns used); fill them in, or pass --dropna to leave such rows out"
+            )
+    return numbers
 
 
 def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | Path) -> list[str]:
@@ -126,47 +148,75 @@ def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | P
     repeated = sorted(name for name in found if counts[name] > 1)
     if repeated:
         raise ValueError(
-            f"{source} has several columns called {quoted(repeated)}; give every column its own name"
+            f"{source} has several columns called {quoted(repeated)}; give every column its own name, "
+            "or name those to use with --x"
         )
     return list(found)
 
 
-def _numbers(column: Any, name: str, source: str | Path) -> np.ndarray:
+# Numbers as people write them, by what stands before decimals: 1,234.50 and 1 234,50
+_GROUPED = {
+    ".": re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"),
+    ",": re.compile(r"[+-]?\d{1,3}([.\s]\d{3})+(,\d*)?"),
+}
+
+
+def _numbers(column: Any, name: str, source: str | Path, about: Mapping[str, Any]) -> np.ndarray:
+    """A column as doubles, NaN where there is no value."""
     import pandas as pd
 
     refuse_times(column, name=name, what=str(source))
-    converted: Any = pd.to_numeric(column, errors="coerce")
-    values = converted.to_numpy(dtype=float, na_value=np.nan)
+    if np.iscomplexobj(column):
+        raise ValueError(f"column {name!r} of {source} is complex; name its parts {name}_re and {name}_im")
+    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan).copy()
     bad = np.isnan(values) & column.notna().to_numpy()
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        given = str(column.iloc[row])
-        given = given if len(given) <= _LONGEST_SHOWN else f"{given[:_LONGEST_SHOWN]}…"
-        if _are_dates(column):
-            raise ValueError(
-                f"column {name!r} of {source} holds dates or times such as {given!r}, not numbers; leave it out, or "
-                "pass --dates (dates=True) to make days since the first one of it"
-            )
-        whole, comma, rest = given.strip().lstrip("+-").partition(",")
-        is_decimal_comma = comma and whole.isdigit() and rest.isdigit()
-        raise ValueError(
-            f"column {name!r} of {source} is not numeric: row {row + 1} holds {given!r} "
-            f"({int(bad.sum())} of {len(values)} rows are like that); "
-            + (
-                "pass --decimal , if commas stand before decimals"
-                if is_decimal_comma
-                else "correct it or leave the column out"
-            )
-        )
-    missing = ~np.isfinite(values)
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        what = "no value" if np.isnan(values[row]) else "an infinite value"
-        raise ValueError(
-            f"column {name!r} of {source} has {what} in row {row + 1} ({int(missing.sum())} of {len(values)} rows "
-            "are like that); fill them in, or pass --dropna to leave rows without a value out"
-        )
+        read = _as_people_write(column[bad].astype(str).str.strip(), name, about)
+        if read is None:
+            raise _not_numeric(column, name, source, bad)
+        values[bad] = read
     return values
+
+
+def _as_people_write(texts: Any, name: str, about: Mapping[str, Any]) -> np.ndarray | None:
+    """Texts such as 1,234.50 or 12 % as numbers, with a warning; None where some are something else."""
+    mark, delimiter = about.get("decimal", "."), about.get("delimiter", ",")
+    percent = texts.str.endswith("%").to_numpy()
+    plain = texts.str.removesuffix("%").str.strip()
+    grouped = plain.map(lambda text: bool(_GROUPED[mark].fullmatch(text))).to_numpy()
+    if not (percent.all() or (grouped.all() and (mark == "," or delimiter == ","))):
+        return None
+    if grouped.any():
+        plain = plain.where(~grouped, plain.str.replace(r"[.\s]" if mark == "," else ",", "", regex=True))
+    try:
+        numbers = plain.str.replace(mark, ".", regex=False).astype(float).to_numpy()
+    except ValueError:
+        return None
+    how = "in percent" if percent.all() else "without the marks between thousands"
+    warnings.warn(f"column {name!r} is read {how}: {texts.iloc[0]} is {numbers[0]:.12g}", stacklevel=2)
+    return numbers
+
+
+def _not_numeric(column: Any, name: str, source: str | Path, bad: np.ndarray) -> ValueError:
+    """The error for a column with texts in it; it says what may be done about them."""
+    row = int(np.flatnonzero(bad)[0])
+    if _are_dates(column):
+        return ValueError(
+            f"column {name!r} of {source} holds dates or times such as {str(column.iloc[row])!r}, not numbers; leave "
+            "it out of --x and --y, or pass --dates to make days since the first one of it"
+        )
+    given = str(column.iloc[row])
+    whole, comma, rest = given.strip().partition(",")
+    remedy = "correct it, or leave the column out: --x and --y name the others"
+    if comma and whole.isdigit() and rest.isdigit():
+        remedy = "pass --decimal , if commas stand before decimals"
+    elif len(given) < 12 and column[bad].nunique() == 1:
+        remedy = f"pass --missing {given} if it stands for no value, or {remedy}"
+    shown = given if len(given) <= _LONGEST_SHOWN else f"{given[:_LONGEST_SHOWN]}…"
+    return ValueError(
+        f"column {name!r} of {source} is not numeric: row {row + 1} holds {shown!r} "
+        f"({int(bad.sum())} of {len(column)} rows are like that); {remedy}"
+    )
 
 
 def _are_dates(column: Any) -> bool:
@@ -183,44 +233,64 @@ def _are_dates(column: Any) -> bool:
         return bool(len(some)) and bool(pd.to_datetime(some, errors="coerce", format="mixed").notna().all())
 
 
-def _days(column: Any) -> Any:
+def _days(column: Any, since: str | None) -> tuple[Any, str]:
+    """Days since a first one, the earliest of the column where none is given; and that one as text."""
     import pandas as pd
 
-    times = column if column.dtype.kind in "mM" else pd.to_datetime(column, format="mixed")
-    return (times - times.min()) / pd.Timedelta("1D")
+    # 03.01.2024 is the third of January wherever points are written
+    day_first = column.dtype.kind not in "mM" and bool(column.astype(str).str.match(r"\s*\d+\.").any())
+    times = (
+        column if column.dtype.kind in "mM" else pd.to_datetime(column, format="mixed", dayfirst=day_first)
+    )
+    first = times.min() if since is None else type(times.min())(since)
+    return (times - first) / pd.Timedelta("1D"), str(first)
 
 
 # Excel, Parquet and NumPy -----------------------------------------------------------------------------------------
 
 
-def _read_excel(path: Path) -> pd.DataFrame:
+def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
     import pandas as pd
 
     need("openpyxl")
     try:
-        frame = pd.read_excel(path, engine="openpyxl")
+        sheets = pd.read_excel(path, engine="openpyxl", sheet_name=None, na_values=list(layout.missing))
     except Exception as error:  # a damaged archive of damaged XML may fail anywhere
         raise ValueError(f"{path} is not an Excel file, or damaged: {error}") from None
-    return frame.rename(columns=lambda name: str(name).strip())
+    if layout.sheet is not None and layout.sheet not in sheets:
+        raise ValueError(
+            f"{path} has no sheet {layout.sheet!r}{did_you_mean(layout.sheet, list(sheets))}; "
+            f"its sheets are {quoted(list(sheets))}"
+        )
+    best = layout.sheet or max(sheets, key=lambda name: sheets[name].select_dtypes("number").size)
+    frame = sheets[best].rename(columns=lambda name: str(name).strip())
+    notes = [f"sheet {best!r} of {quoted(list(sheets))}"] if len(sheets) > 1 and not layout.sheet else []
+    units: dict[str, str] = {}
+    if len(frame) > 1:
+        below, then = ([("" if pd.isna(v) else str(v)) for v in frame.iloc[i]] for i in range(2))
+        if are_units(below, then):
+            units = {n: u.strip("[]()") for n, u in zip(frame.columns, below, strict=True) if u}
+            frame = frame.iloc[1:].reset_index(drop=True).infer_objects()
+            notes.append("units from row 1")
+    frame.attrs.update(notes=notes, units=units)
+    return frame
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, layout: Layout) -> pd.DataFrame:
     import pandas as pd
 
     need("pyarrow")
     try:
         frame = pd.read_parquet(path)
-    except (
-        Exception
-    ) as error:  # besides pyarrow's errors, damaged notes on the columns fail anywhere in pandas
+    except Exception as error:  # besides pyarrow's, damaged notes on the columns fail anywhere in pandas
         raise ValueError(
             f"{path} is not a Parquet file, or damaged: {error or type(error).__name__}"
         ) from None
     frame.columns = [str(c) for c in frame.columns]
-    return frame.reset_index(drop=True)
+    return _without_missing(frame.reset_index(drop=True), layout)
 
 
-def _read_npz(path: Path) -> pd.DataFrame:
+def _read_npz(path: Path, layout: Layout) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, np.ndarray] = {}
@@ -245,7 +315,12 @@ def _read_npz(path: Path) -> pd.DataFrame:
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name} {n}" for name, n in list(lengths.items())[:8])
         raise ValueError(f"the arrays of {path} differ in length ({shown}); all need the same number of rows")
-    return pd.DataFrame(columns)
+    return _without_missing(pd.DataFrame(columns), layout)
+
+
+def _without_missing(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+    numbers = [float(m) for m in layout.missing if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", m)]
+    return frame.replace([*layout.missing, *numbers], np.nan) if layout.missing else frame
 
 
 def _array_columns(array: np.ndarray, name: str) -> dict[str, np.ndarray]:
@@ -255,7 +330,7 @@ def _array_columns(array: np.ndarray, name: str) -> dict[str, np.ndarray]:
     return {k: part for label, column in columns.items() for k, part in real_columns(column, label).items()}
 
 
-_READERS: dict[str, Callable[..., pd.DataFrame]] = {
-    ".csv": read_csv, ".tsv": read_csv, ".txt": read_csv, ".xlsx": _read_excel,
+_READERS = {
+    ".csv": read_text, ".tsv": read_text, ".txt": read_text, ".dat": read_text, ".xlsx": _read_excel,
     ".parquet": _read_parquet, ".pq": _read_parquet, ".npz": _read_npz,
 }  # fmt: skip

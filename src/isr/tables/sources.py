@@ -78,13 +78,10 @@ RowSource = ParquetRows | ArrayRows
 def open_rows(
     source: Any, columns: Sequence[str] | Sequence[int] | None = None, *, letter: str = "x"
 ) -> RowSource:
-    """Return a source of rows.
+    """Return a source of rows: a Parquet file, a ``.npy`` file mapped into memory, or any array that slices.
 
-    Args:
-        source: The path of a Parquet file or of a ``.npy`` array, which is mapped into memory; or any array that
-            slices, such as ``numpy.memmap``, a Zarr array or an HDF5 dataset, with rows and columns.
-        columns: Which columns: names or patterns such as ``p*`` for Parquet, numbers for an array; all when None.
-        letter: Columns of an array, which have no names, are called x1, x2, ... after it.
+    ``columns`` are names or patterns such as ``p*`` for Parquet and numbers for an array, whose columns are called
+    x1, x2, ... after ``letter``; all when None.
     """
     if isinstance(source, str | Path):
         path = Path(source)

@@ -6,7 +6,6 @@ A row is a sample and a column a variable, as in scikit-learn; models turn this 
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,12 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """What is known of the columns without the rows; it outlives the data and can be saved with a model.
-
-    Args:
-        names: Display names, unique.
-        units: Unit of each column, None where not given.
-        bounds: The box values must lie in, None when unbounded.
+    """What is known of the columns without the rows: names, units (None where not given), and bounds or None.
 
     Example:
         >>> Columns(("depth", "speed"), ("m", None)).names
@@ -66,30 +60,11 @@ class Table:
     values: Float[np.ndarray, "rows columns"]
     columns: Columns
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return self.columns.names
-
-    @property
-    def units(self) -> tuple[str | None, ...]:
-        """Units of the columns, None where there is none."""
-        return self.columns.units
-
-    @property
-    def bounds(self) -> Bounds | None:
-        """The box that the rows lie in, or None."""
-        return self.columns.bounds
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return self.values.shape[0]
-
-    @property
-    def n_columns(self) -> int:
-        """How many columns there are."""
-        return self.values.shape[1]
+    names = property(lambda self: self.columns.names)
+    units = property(lambda self: self.columns.units)
+    bounds = property(lambda self: self.columns.bounds)
+    n_rows = property(lambda self: self.values.shape[0])
+    n_columns = property(lambda self: self.values.shape[1])
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Table:
         """Return the table of the given row numbers."""
@@ -234,7 +209,9 @@ def _labels(
         return own if own is not None else tuple(f"{what}{i + 1}" for i in range(n_columns))
     names = check_names(given, what=what)
     if len(names) != n_columns:
-        raise ValueError(f"{what} has {_columns_in_words(n_columns)} but {len(names)} names: {quoted(names)}")
+        raise ValueError(
+            f"{what} has {n_columns} column{'s' * (n_columns != 1)} but {len(names)} names: {quoted(names)}"
+        )
     if own is not None:
         _check_same_names(own, names, what)
     return names
@@ -261,12 +238,9 @@ def _check_width(found: Sequence[str], expected: Sequence[str], what: str) -> No
     if len(found) != len(expected):
         hint = "; write a single row as [[...]]" if len(found) == 1 else ""
         raise ValueError(
-            f"{what} has {_columns_in_words(len(found))}, expected {len(expected)}: {quoted(expected)}{hint}"
+            f"{what} has {len(found)} column{'s' * (len(found) != 1)}, expected {len(expected)}: "
+            f"{quoted(expected)}{hint}"
         )
-
-
-def _columns_in_words(n: int) -> str:
-    return "1 column" if n == 1 else f"{n} columns"
 
 
 def _check_same_names(found: Sequence[str], expected: Sequence[str], what: str) -> None:
@@ -311,37 +285,16 @@ class Split(NamedTuple):
     held_out: Int[np.ndarray, " held_out"]
 
 
-def split_rows(n_rows: int, *, held_out: float | int = 0.1, random_state: int | np.random.Generator) -> Split:
-    """Return a random split of ``n_rows`` rows into training and held-out rows.
-
-    Args:
-        n_rows: Rows in all, at least two.
-        held_out: Share of the rows to hold out, strictly between 0 and 1, or a whole number of rows. Both parts get
-            at least one row.
-        random_state: Seed or generator.
+def split_rows(n_rows: int, *, held_out: int, random_state: int | np.random.Generator) -> Split:
+    """Return a random split of ``n_rows`` rows, ``held_out`` of them held out.
 
     Example:
         >>> split_rows(5, held_out=2, random_state=0)
         Split(train=array([0, 1, 3]), held_out=array([2, 4]))
     """
-    if isinstance(n_rows, bool) or not isinstance(n_rows, numbers.Integral):
-        raise TypeError(f"n_rows must be a whole number, got {n_rows!r}")
-    if n_rows < 2:
-        raise ValueError(f"n_rows must be at least 2, got {n_rows}")
-    n_held_out = _n_held_out(n_rows, held_out)
+    if not 0 < held_out < n_rows:
+        raise ValueError(
+            f"held_out must leave rows on both sides: between 1 and {n_rows - 1} of {n_rows}, got {held_out}"
+        )
     order = np.random.default_rng(random_state).permutation(n_rows)
-    return Split(train=np.sort(order[n_held_out:]), held_out=np.sort(order[:n_held_out]))
-
-
-def _n_held_out(n_rows: int, held_out: float | int) -> int:
-    if isinstance(held_out, bool) or not isinstance(held_out, numbers.Real):
-        raise TypeError(f"held_out must be a share or a number of rows, got {held_out!r}")
-    if isinstance(held_out, numbers.Integral):
-        if not 0 < held_out < n_rows:
-            raise ValueError(
-                f"held_out must leave rows on both sides: between 1 and {n_rows - 1}, got {held_out}"
-            )
-        return int(held_out)
-    if not 0 < held_out < 1:
-        raise ValueError(f"held_out as a share must lie strictly between 0 and 1, got {held_out}")
-    return min(max(round(n_rows * float(held_out)), 1), n_rows - 1)
+    return Split(train=np.sort(order[held_out:]), held_out=np.sort(order[:held_out]))

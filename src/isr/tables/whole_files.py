@@ -81,12 +81,8 @@ _swept: set[str] = set()
 def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, replace: bool = True) -> None:
     """Write a file so that it appears complete or not at all, even if the machine stops.
 
-    An `OSError` names the file and what to do; the file is then as it was, and nothing else is left behind.
-
-    Args:
-        path: The file.
-        write: Writes it under the name it is given, in the same folder.
-        replace: Whether a file of that name gives way; otherwise it stays, and `FileExistsError` is raised.
+    ``write`` gets a name in the same folder to write under. An `OSError` names the file and what to do; the file is
+    then as it was, and nothing else is left behind. Without ``replace`` an existing file stays, which is an error.
 
     Example:
         >>> import tempfile

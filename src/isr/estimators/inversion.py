@@ -17,16 +17,15 @@ from isr.estimators.inverse import ConditionalISR, observation_noise
 from isr.estimators.motion_fit import find_series_law
 from isr.estimators.settings import seed_of
 from isr.estimators.shown import Shown
-from isr.inversion.find import find_law
+from isr.inversion.find import REFUTED, find_law
 from isr.inversion.law import Law
-from isr.inversion.means import search_laws
+from isr.inversion.means import Searcher
 from isr.inversion.posterior import LawPosterior
-from isr.inversion.prior import PriorLaw, of_prior
+from isr.inversion.prior import PriorLaw, of_prior, recognise_prior
 from isr.inversion.proposal import find_proposal
-from isr.inversion.recognise import recognise_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
-from isr.inversion.sampler import sampler_code
-from isr.inversion.stated import read_laws
+from isr.inversion.screen import N_ROWS
+from isr.inversion.written import read_laws, sampler_code
 from isr.posterior.abstract import AbstractPosterior, summary_table
 from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
 from isr.posterior.posterior import read_observations
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 # Held-out rows on which a law in doubt is compared with a flow, and standard errors that decide.
 N_COMPARED = 60
 CLEARLY = 2.0
+# A summary of a table rests on so many effective draws.
+ENOUGH = 400
 # How far beyond the rows a law is trusted, as a share of their range; of that where rows end sharply.
 BEYOND, NEAR = 0.2, 0.05
 
@@ -72,7 +73,9 @@ class Inversion(Shown, BaseEstimator):
         prior_: The law of x.
         proposal_: How draws are made: what is solved, branch by branch, and what is drawn and weighed.
         tests_: What the law was tested for, with p-values.
+        notes_: What else there is to know, a sentence each.
         verdict_: What was found, in a sentence or two.
+        is_green_: Whether no test refutes the law and the verdict has nothing to note.
         fallback_: The `ConditionalISR` whose posteriors are given in place of the law's; None where the law's are.
 
     Example:
@@ -126,15 +129,18 @@ class Inversion(Shown, BaseEstimator):
         self.n_features_in_ = x_table.n_columns
         self.training_ = TrainingRecord.of(y_table.values)
         symbols = symbol_names([*x_table.names, *y_table.names])[: x_table.n_columns]
+        prior = self._stated_prior(x_table)
         found = self._find(x_table, y_table, symbols)
-        self.law_, self.tests_, self._found = found.law, dict(found.tests), found
-        self.prior_ = self._prior(x_table, symbols)
+        self.law_, self.tests_, self.notes_ = found.law, dict(found.tests), found.notes
+        self.prior_ = prior or recognise_prior(x_table.values, symbols, self._say)
+        if prior is None and (p := self.prior_.p_value(x_table.values[:N_ROWS])) < REFUTED:
+            self.notes_ += (f"the law of x that was recognised is refuted (p = {p:.1g}); state the prior",)
         self.proposal_ = find_proposal(self.law_, self.prior_)
         self.extent_ = _extent(x_table.values, self.prior_)
-        self.fallback_ = None
+        self.fallback_ = self.comparison_ = None
         if not found.passed and self.fallback:
             self._compare(x_table, y_table)
-        self.verdict_ = self._verdict()
+        self.verdict_, self.is_green_ = self._verdict(found.passed), found.passed and not self.notes_
         return self
 
     def fit_simulator(
@@ -272,13 +278,13 @@ class Inversion(Shown, BaseEstimator):
         )
         seed = seed_of(self.random_state)
         return find_law(
-            x.values, y.values, symbols, y.names, search=search_laws, noise=noise,
+            x.values, y.values, symbols, y.names, search=Searcher(), noise=noise,
             stated=read_laws(self.law, symbols, y.names), say=self._say, seed=seed,
         )  # fmt: skip
 
-    def _prior(self, x: Table, symbols: Sequence[str]) -> PriorLaw:
+    def _stated_prior(self, x: Table) -> PriorLaw | None:
         if self.prior is None:
-            return recognise_prior(x.values, symbols, None, self._say)
+            return None
         prior = parse_prior(self.prior)
         if prior.names is not None and sorted(prior.names) != sorted(x.names):
             raise ValueError(
@@ -310,13 +316,13 @@ class Inversion(Shown, BaseEstimator):
             except ValueError:
                 return -np.inf
 
-    def _verdict(self) -> str:
+    def _verdict(self, passed: bool) -> str:
         law, tests = self.law_, self.tests_
         worst = min(tests, key=lambda name: tests[name], default="")
-        notes = "".join(f"; {note}" for note in self._found.notes)
+        notes = "".join(f"; {note}" for note in self.notes_)
         if isinstance(law, Law) and not law.columns:
             return f"no column of y says anything of x: posteriors are the law of x{notes}"
-        if self._found.passed:
+        if passed:
             least = f", least p = {tests[worst]:.2g}" if worst else ""
             return f"a law with {law.n_constants} constants explains y; no test refutes it{least}{notes}"
         doubt = f"the law found is refuted (p = {tests[worst]:.1g}, {worst})"
@@ -326,7 +332,7 @@ class Inversion(Shown, BaseEstimator):
                 f"no short law explains y: {doubt}, and a flow is better by {gain:.2g} ± {error:.1g} nats on held-out "
                 f"rows; posteriors are amortised, those of the flow{notes}"
             )
-        if hasattr(self, "comparison_"):
+        if self.comparison_ is not None:
             gain, error = self.comparison_
             return f"{doubt}; a flow is no better ({gain:+.2g} ± {error:.1g} nats), so the law is used{notes}"
         return f"{doubt}; it is used all the same{notes}"
@@ -351,6 +357,6 @@ def _known_box(prior: PriorLaw) -> Any:
 
 def _drawn(post: Any, n: int) -> np.ndarray:
     """Draws for a summary, from the pool that is there where it is large enough."""
-    if isinstance(post, LawPosterior) and post.effective_size >= n:
+    if isinstance(post, LawPosterior) and post.effective_size >= min(n, ENOUGH):
         return post.quick(n, np.random.default_rng(0))
     return post._draw(n, 0)[0]

@@ -7,7 +7,7 @@ solution of a column may read variables that later steps solve.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -24,24 +24,18 @@ from isr.inversion.prior import PriorLaw
 from isr.search.formula import compiled, symbol
 
 N_PILOT = 20_000
-MOST_TURNS = 12
-MOST_BRANCHES = 40
+MOST_TURNS, MOST_BRANCHES, MOST_CHARTS = 12, 40, 12
 # Solutions that miss their column by more than this share of its spread are none.
 CHECKED, SAME = 1e-7, 1e-6
 # Where a column has no closed form its roots are sought between so many quantiles of the variable.
-N_GRID, MOST_ROOTS, N_HALVINGS, N_POLISHED = 65, 4, 30, 4
+N_GRID, MOST_ROOTS, N_HALVINGS = 65, 4, 54
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One column solved for one variable.
+    """A column of the law solved for a variable of x: its mean, with variables of earlier steps put in.
 
-    Args:
-        column: Number of the column in the law.
-        variable: Number of the variable among those of x.
-        mean: What is solved: the column's mean, with variables of earlier steps put in.
-        solution: Closed form; None where roots are sought.
-        branches: Values of the signs and of the turns of each branch, in that order.
+    There is no solution where roots are sought; a branch holds the values of its signs and of its turns.
     """
 
     column: int
@@ -53,13 +47,9 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """Columns of y solved for variables of x.
+    """Columns of y solved for variables of x, in the order in which variables are put into later steps.
 
-    Args:
-        law: The law of y.
-        steps: The columns that are solved, in the order in which variables are put into later ones.
-        ranges: Values between which roots of each variable are sought, ``(variables, points)``.
-        spreads: Standard deviation of the mean of each solved column.
+    Roots of a variable are sought between the points of its ``ranges``; ``spreads`` are those of the solved means.
 
     Example:
         >>> from isr.search.formula import Formula, parse
@@ -103,6 +93,20 @@ class Chart:
         return sum(n_constants(s.solution.expression) for s in self.steps if s.solution is not None)
 
     @cached_property
+    def noisy_law(self) -> Law | None:
+        """The law of the columns with noise; None without any."""
+        groups = [g for g in self.law.groups if not self.law.columns[g.columns[0]].is_exact]
+        return self.law.part(groups) if groups else None
+
+    @cached_property
+    def _scales(self) -> Any:
+        return compiled([self.law.columns[i].scale.expression for i in self.columns], self.law.x_names)
+
+    def scales(self, rows: Float[np.ndarray, "n d"]) -> list[Float[np.ndarray, " n"]]:
+        """Return the scale of each solved column at rows."""
+        return [np.broadcast_to(np.abs(v), len(rows)) for v in self._scales(rows)]
+
+    @cached_property
     def _determinant(self) -> Any:
         names = [symbol(self.law.x_names[j]) for j in self.solved]
         means = [self.law.columns[i].mean.expression for i in self.columns]
@@ -126,12 +130,7 @@ class Chart:
     def solve(
         self, x: Float[np.ndarray, "n d"], t: Float[np.ndarray, "n k"]
     ) -> tuple[Float[np.ndarray, "b n d"], Bool[np.ndarray, "b n"]]:
-        """Return the rows of each branch, and where they exist.
-
-        Args:
-            x: Rows whose free variables are set.
-            t: What the mean of each solved column is to be, in the order of the steps.
-        """
+        """Return the rows of each branch, and where they exist, for the free variables of x and means ``t``."""
         found = np.asarray(x, dtype=float)[None]
         for number in reversed(range(len(self.steps))):
             found = np.concatenate([self._solved(number, rows, t) for rows in found])
@@ -187,7 +186,7 @@ class Chart:
                 middle = 0.5 * (low + high)
                 same = np.sign(value(middle)) == np.sign(below)
                 low, high = np.where(same, middle, low), np.where(same, high, middle)
-            found[k] = np.where(exists, _polished(value, low, high), np.nan)
+            found[k] = np.where(exists, 0.5 * (low + high), np.nan)
         return found[np.isfinite(found).any(axis=1)] if np.isfinite(found).any() else found[:1]
 
     def lines(self, digits: int = 4) -> list[str]:
@@ -227,25 +226,6 @@ def _plain(step: Step) -> sympy.Expr:
     return step.solution.expression.xreplace({s: sympy.Integer(v) for s, v in known.items()})
 
 
-def _polished(value: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """A root between two ends by the secant through them, a few times."""
-    a, b = low, high
-    fa, fb = value(a), value(b)
-    for _ in range(N_POLISHED):
-        with np.errstate(all="ignore"):
-            step = np.where(fb != fa, fb * (b - a) / (fb - fa), 0.0)
-        a, fa, b = b, fb, b - np.where(np.isfinite(step), step, 0.0)
-        fb = value(b)
-        better = np.abs(fb) <= np.abs(fa)
-        a, b, fa, fb = (
-            np.where(better, a, b),
-            np.where(better, b, a),
-            np.where(better, fa, fb),
-            np.where(better, fb, fa),
-        )
-    return b
-
-
 # Choosing -------------------------------------------------------------------------------------------------------
 
 
@@ -253,22 +233,26 @@ def charts(law: Law, prior: PriorLaw, variables: Sequence[int], columns: Sequenc
     """Return the charts that solve all of some columns for variables of a block, closed forms and simple ones first."""
     allowed = [j for j in variables if not prior.is_discrete(j)]
     pilot = prior.sample(N_PILOT, np.random.default_rng(0))
-    ranges = np.quantile(pilot, np.linspace(0, 1, N_GRID), axis=0).T
-    ends = np.array([[r[0] - 0.5 * (r[-1] - r[0]), r[-1] + 0.5 * (r[-1] - r[0])] for r in ranges])
-    low, high = np.asarray(prior.bounds.low, float), np.asarray(prior.bounds.high, float)
-    ends = np.clip(ends, low[:, None], high[:, None])
-    ranges = np.column_stack([ends[:, :1], ranges, ends[:, 1:]])
-    found = []
+    ranges, found = _ranges(pilot, prior), list[Chart]()
     for steps in _orders(law, allowed, columns, ()):
         chosen = [_with_branches(law, steps, number, pilot) for number in range(len(steps))]
-        if all(step is not None for step in chosen):
-            with np.errstate(all="ignore"):
-                spreads = np.array([np.std(law.parts(pilot)[0][s.column]) for s in steps])
-            if np.all(np.isfinite(spreads)):
-                found.append(Chart(law, tuple(chosen), ranges, spreads))  # type: ignore[arg-type]
-        if len(found) >= 12:
+        with np.errstate(all="ignore"):
+            spreads = np.array([np.std(law.parts(pilot)[0][s.column]) for s in steps])
+        if np.all(np.isfinite(spreads)) and all(step is not None for step in chosen):
+            found.append(Chart(law, tuple(chosen), ranges, spreads))  # type: ignore[arg-type]
+        if len(found) >= MOST_CHARTS:
             break
     return sorted(found, key=_price)
+
+
+def _ranges(pilot: np.ndarray, prior: PriorLaw) -> np.ndarray:
+    """Quantiles of each variable, and half of its range beyond them where the prior allows that."""
+    ranges = np.quantile(pilot, np.linspace(0, 1, N_GRID), axis=0)
+    beyond = 0.5 * (ranges[-1] - ranges[0])
+    ends = np.clip(
+        [ranges[0] - beyond, ranges[-1] + beyond], *map(np.asarray, (prior.bounds.low, prior.bounds.high))
+    )
+    return np.vstack([ends[0], ranges, ends[1]]).T
 
 
 def _price(chart: Chart) -> tuple[int, int, int]:
@@ -292,15 +276,12 @@ def _orders(
             continue
         for _ in steps:
             mean = mean.xreplace(put_in)
+        left = [c for c in columns if c != i]
         for j in variables:
             name = symbol(law.x_names[j])
-            if name not in mean.free_symbols:
-                continue
-            solution = isolate(mean, name, _target(len(steps)))
-            step = Step(i, j, mean, solution)
-            yield from _orders(
-                law, [v for v in variables if v != j], [c for c in columns if c != i], (*steps, step)
-            )
+            if name in mean.free_symbols:
+                step = Step(i, j, mean, isolate(mean, name, _target(len(steps))))
+                yield from _orders(law, [v for v in variables if v != j], left, (*steps, step))
 
 
 def _is_many(step: Step) -> bool:
@@ -318,14 +299,7 @@ def _with_branches(law: Law, steps: tuple[Step, ...], number: int, pilot: np.nda
     chart = Chart(law, steps, np.zeros((0, 0)), np.zeros(0))
     t = np.column_stack([np.broadcast_to(m, len(pilot)) for m in chart._means(pilot)])
     x = pilot[:, step.variable]
+    near = SAME * (np.std(x) + np.abs(x))
     with np.errstate(all="ignore"):
-        kept = tuple(
-            branch
-            for branch in every
-            if np.any(np.abs(chart._value(number, pilot, t, branch) - x) <= SAME * (np.std(x) + np.abs(x)))
-        )
-    return (
-        Step(step.column, step.variable, step.mean, step.solution, kept)
-        if 0 < len(kept) <= MOST_BRANCHES
-        else None
-    )
+        kept = tuple(b for b in every if np.any(np.abs(chart._value(number, pilot, t, b) - x) <= near))
+    return replace(step, branches=kept) if 0 < len(kept) <= MOST_BRANCHES else None

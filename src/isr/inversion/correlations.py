@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 import sympy
 from jaxtyping import Float
 
 from isr.inversion.law import Group, Law
-from isr.inversion.means import Search, linear
-from isr.inversion.polynomials import fit_polynomial
+from isr.inversion.means import Search, fit_polynomial
 from isr.inversion.refit import refit
-from isr.inversion.screen import LEVEL, Features, _two_sided, classes, normal_scores
-from isr.search.formula import Formula
+from isr.inversion.screen import LEVEL, Features, classes, normal_scores, two_sided
+from isr.search.formula import Formula, symbol
 
 # Residuals are clipped here before they are multiplied, so that no single row decides.
 CLIP = 4.0
@@ -23,17 +23,12 @@ MOST_COLUMNS = 40
 LEAST_SCATTER = 0.01
 # Share of a residual that is its own where others tell the rest.
 LEAST_OWN = 1e-6
+EDGE = sympy.Rational(999, 1000)
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two columns whose residuals go together.
-
-    Args:
-        columns: Their numbers.
-        strength: The larger of two scores: of the mean product, and of its dependence on x.
-        varies: Whether the product depends on x.
-    """
+    """Two columns whose residuals go together, how strongly, and whether their product depends on x."""
 
     columns: tuple[int, int]
     strength: float
@@ -50,18 +45,14 @@ def correlated_pairs(features: Features, u: Float[np.ndarray, "m n"]) -> list[Pa
         >>> [(pair.columns, pair.varies) for pair in correlated_pairs(Features(x), u)]
         [((0, 2), True)]
     """
-    m = min(len(u), MOST_COLUMNS)
-    n_pairs, found = max(1, m * (m - 1) // 2), []
-    v = np.clip(u / np.sqrt(np.mean(u * u, axis=1, keepdims=True)), -CLIP, CLIP)
-    for i in range(m):
-        for j in range(i + 1, m):
-            product = v[i] * v[j]
-            mean_score = abs(product.mean() / product.std() * np.sqrt(len(product)))
-            trend = features.p_value(product)
-            p_value = min(2 * _two_sided(float(mean_score)), 2 * trend) * n_pairs
-            if p_value < LEVEL:
-                strength = max(float(mean_score), float(np.max(np.abs(features.scores(product)))))
-                found.append(Pair((i, j), strength, 2 * trend * n_pairs < LEVEL))
+    v = np.clip(u / np.sqrt(np.mean(u * u, axis=1, keepdims=True)), -CLIP, CLIP)[:MOST_COLUMNS]
+    pairs, found = list(combinations(range(len(v)), 2)), []
+    for i, j in pairs:
+        product = v[i] * v[j]
+        mean_score, trend = abs(_mean_score(product)), features.p_value(product)
+        if 2 * len(pairs) * min(two_sided(mean_score), trend) < LEVEL:
+            strength = max(mean_score, float(np.max(np.abs(features.scores(product)))))
+            found.append(Pair((i, j), strength, 2 * trend * len(pairs) < LEVEL))
     return found
 
 
@@ -75,17 +66,13 @@ def joined_sizes(u: Float[np.ndarray, "m n"]) -> list[tuple[int, int]]:
         >>> joined_sizes(u)
         [(0, 1)]
     """
-    m = min(len(u), MOST_COLUMNS)
-    n_pairs = max(1, m * (m - 1) // 2)
-    sizes = [normal_scores(np.abs(row)) for row in u[:m]]
-    found = []
-    for i in range(m):
-        for j in range(i + 1, m):
-            product = sizes[i] * sizes[j]
-            score = product.mean() / product.std() * np.sqrt(len(product))
-            if n_pairs * _two_sided(float(score)) < LEVEL:
-                found.append((i, j))
-    return found
+    sizes = [normal_scores(np.abs(row)) for row in u[:MOST_COLUMNS]]
+    pairs = list(combinations(range(len(sizes)), 2))
+    return [(i, j) for i, j in pairs if len(pairs) * two_sided(_mean_score(sizes[i] * sizes[j])) < LEVEL]
+
+
+def _mean_score(values: np.ndarray) -> float:
+    return float(values.mean() / values.std() * np.sqrt(len(values)))
 
 
 def find_groups(
@@ -98,49 +85,43 @@ def find_groups(
     """Return the law with its columns sorted into groups, and the correlations of pairs as numbers or formulas."""
     u = law.residuals(features.x, y)
     scatters = np.std(u, axis=1) > LEAST_SCATTER
-    noisy = [j for j, column in enumerate(law.columns) if scatters[j] and not column.is_exact]
+    noisy = [
+        j for j, column in enumerate(law.columns) if scatters[j] and not (column.is_exact or column.is_count)
+    ]
     pairs = [
         replace(p, columns=(noisy[p.columns[0]], noisy[p.columns[1]]))
         for p in correlated_pairs(features, u[noisy])
     ]
-    groups, taken = _matched(pairs)
-    groups, taken = _blocks(law, u, pairs, groups, taken)
-    groups = _with_formulas(law, features, y, u, groups, pairs, search, frozen)
+    matched = _matched(pairs)
+    taken = {j for columns in matched for j in columns}
+    groups = _with_formulas(law, features, y, matched, pairs, search, frozen)
+    for members in _components([p.columns for p in pairs if not taken & set(p.columns)]):
+        matrix = (1 - LEAST_OWN) * np.corrcoef(u[members]) + LEAST_OWN * np.eye(len(members))
+        groups.append(Group(tuple(members), matrix=tuple(map(tuple, matrix.tolist()))))
+        taken |= set(members)
     left = [j for j in noisy if j not in taken]
-    for members in _components(
-        left, [(left[i], left[j]) for i, j in joined_sizes(u[left])] if len(left) > 1 else []
-    ):
+    for members in _components([(left[i], left[j]) for i, j in joined_sizes(u[left])]):
         groups.append(Group(tuple(members)))
-    groups += [Group((j,)) for j in range(len(law.columns)) if j not in noisy]
+        taken |= set(members)
+    groups += [Group((j,)) for j in range(len(law.columns)) if j not in taken]
     return replace(law, groups=tuple(sorted(groups, key=lambda g: g.columns)))
 
 
-def _matched(pairs: Sequence[Pair]) -> tuple[list[Group], set[int]]:
+def _matched(pairs: Sequence[Pair]) -> list[tuple[int, int]]:
     """Pairs apart from all others, and pairs that vary with x, strongest first."""
-    groups: list[Group] = []
+    found: list[tuple[int, int]] = []
     taken: set[int] = set()
     for pair in sorted(pairs, key=lambda p: -p.strength):
         alone = sum(bool(set(pair.columns) & set(other.columns)) for other in pairs) == 1
         if (alone or pair.varies) and not taken & set(pair.columns):
-            groups.append(Group(pair.columns))
+            found.append(pair.columns)
             taken |= set(pair.columns)
-    return groups, taken
+    return found
 
 
-def _blocks(
-    law: Law, u: np.ndarray, pairs: Sequence[Pair], groups: list[Group], taken: set[int]
-) -> tuple[list[Group], set[int]]:
-    """Three columns and more with constant correlations."""
-    edges = [p.columns for p in pairs if not taken & set(p.columns)]
-    for members in _components(sorted({j for edge in edges for j in edge}), edges):
-        matrix = (1 - LEAST_OWN) * np.corrcoef(u[members]) + LEAST_OWN * np.eye(len(members))
-        rows = tuple(tuple(float(v) for v in row) for row in matrix)
-        groups, taken = [*groups, Group(tuple(members), matrix=rows)], taken | set(members)
-    return groups, taken
-
-
-def _components(members: Sequence[int], edges: Sequence[tuple[int, int]]) -> list[list[int]]:
-    found = [{j} for j in members]
+def _components(edges: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """What edges connect, as sorted lists."""
+    found = [{j} for j in sorted({j for edge in edges for j in edge})]
     for i, j in edges:
         touched = [part for part in found if i in part or j in part]
         found = [part for part in found if part not in touched] + [set().union(*touched)]
@@ -148,55 +129,50 @@ def _components(members: Sequence[int], edges: Sequence[tuple[int, int]]) -> lis
 
 
 def _with_formulas(
-    law: Law, features: Features, y: np.ndarray, u: np.ndarray, groups: list[Group], pairs: Sequence[Pair],
+    law: Law, features: Features, y: np.ndarray, matched: Sequence[tuple[int, int]], pairs: Sequence[Pair],
     search: Search | None, frozen: Sequence[float],
 ) -> list[Group]:  # fmt: skip
     """The correlation of each pair; pairs whose products are alike share it."""
-    two = [g for g in groups if len(g.columns) == 2 and not g.matrix]
-    others = [g for g in groups if g not in two]
-    products = [np.clip(u[g.columns[0]] * u[g.columns[1]], -3 * CLIP, 3 * CLIP) for g in two]
+    u, groups = law.residuals(features.x, y), list[Group]()
+    products = [np.clip(u[i] * u[j], -3 * CLIP, 3 * CLIP) for i, j in matched]
+    varying = {p.columns for p in pairs if p.varies}
     for members in classes(features, products):
-        varies = any(p.varies for p in pairs for k in members if p.columns == two[k].columns)
         product = np.mean([products[k] for k in members], axis=0)
-        together = [two[k] for k in members]
-        formula = _correlation(law, features, y, product, together, varies, search, frozen)
-        others += [replace(g, correlation=formula) for g in together]
-    return others
+        together = [Group(matched[k], correlation=_constant(product)) for k in members]
+        if varying & {matched[k] for k in members}:
+            together = _correlated(law, features, y, product, together, search, frozen)
+        groups += together
+    return groups
 
 
-def _correlation(
-    law: Law, features: Features, y: np.ndarray, product: np.ndarray, groups: Sequence[Group], varies: bool,
+def _constant(product: np.ndarray) -> Formula:
+    return Formula(sympy.Float(float(np.clip(product.mean(), -0.99, 0.99)) or 1e-3))
+
+
+def _correlated(
+    law: Law, features: Features, y: np.ndarray, product: np.ndarray, groups: Sequence[Group],
     search: Search | None, frozen: Sequence[float],
-) -> Formula:  # fmt: skip
-    """The formula of the correlation with the best likelihood: a number, tanh of a line, a polynomial, or a find."""
-    level = float(np.clip(product.mean(), -0.99, 0.99))
-    constant = Formula(sympy.Float(level or 1e-3))
-    if not varies:
-        return constant
-    names = law.x_names
+) -> list[Group]:  # fmt: skip
+    """Pairs with the correlation of best likelihood: a number, tanh of a line, a polynomial, or a find."""
+    names, level = law.x_names, _constant(product)
     read = features.variables(product) or list(range(len(names)))
-    start = np.array([np.corrcoef(product, features.x[:, j])[0, 1] / features.x[:, j].std() for j in read])
-    slope = linear([names[j] for j in read], [*(3 * start), np.arctanh(level) or 1e-3])
-    candidates = [constant, Formula(sympy.tanh(slope))]
-    polynomial = fit_polynomial(features.x, product, names, degree=3).formula
-    inner = sympy.Max(sympy.Min(polynomial.expression, sympy.Rational(999, 1000)), -sympy.Rational(999, 1000))
-    candidates.append(Formula(inner))
+    slopes = [3 * np.corrcoef(product, features.x[:, j])[0, 1] / features.x[:, j].std() for j in read]
+    line = sympy.Add(*(sympy.Float(s) * symbol(names[j]) for s, j in zip(slopes, read, strict=True)))
+    found = [fit_polynomial(features.x, product, names, degree=3).formula]
     if search is not None:
-        shown = [names[j] for j in read]
-        found = search(features.x[:, read], product, None, shown)
-        edge = sympy.Rational(999, 1000)
-        candidates += [Formula(sympy.Max(sympy.Min(f.expression, edge), -edge)) for f in found]
+        found += search(features.x[:, read], product, None, [names[j] for j in read])
+    candidates = [level, Formula(sympy.tanh(line + sympy.Float(np.arctanh(float(level.expression)))))]
+    candidates += [Formula(sympy.Max(sympy.Min(f.expression, EDGE), -EDGE)) for f in found]
+    columns = [j for g in groups for j in g.columns]
     tried = []
     for formula in candidates:
-        columns = [j for g in groups for j in g.columns]
-        place = {j: i for i, j in enumerate(columns)}
-        own = tuple(Group((place[a], place[b]), correlation=formula) for a, b in (g.columns for g in groups))
+        own = tuple(Group((2 * i, 2 * i + 1), correlation=formula) for i in range(len(groups)))
         part = Law(names, tuple(law.columns[j] for j in columns), own, n_y=law.n_y)
         held = [*frozen, *(c for k in part.columns for f in (k.mean, k.scale) for c in f.constants)]
         fitted = refit(part, features.x, y, frozen=held)
         size = 0.5 * float(sympy.count_ops(formula.expression)) * np.log(len(y))
-        tried.append((fitted.bic + size, fitted.law.groups[0].correlation))
-    best = min(
-        (pair for pair in tried if np.isfinite(pair[0])), key=lambda pair: pair[0], default=(0.0, constant)
-    )
-    return best[1] or constant
+        tried.append(
+            (fitted.bic + size if np.isfinite(fitted.bic) else np.inf, fitted.law.groups[0].correlation)
+        )
+    best = min(tried, key=lambda pair: pair[0])
+    return [replace(g, correlation=best[1] if np.isfinite(best[0]) else level) for g in groups]

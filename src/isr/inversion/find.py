@@ -7,20 +7,23 @@ correlation, share laws among columns, and one refit of all constants together a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import sympy
 from jaxtyping import Float
 
+from isr.inversion import noise as noises
 from isr.inversion.correlations import find_groups
 from isr.inversion.law import Column, Group, Law
-from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, values_of
+from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, scaled, values_of
+from isr.inversion.refit import refit, simplified
 from isr.inversion.screen import N_ROWS, Features, classes, depends, normal_scores
-from isr.inversion.settle import REFUTED, Task, refitted, tests_of, with_noise
 from isr.search.candidates import price
 from isr.search.formula import Formula
 
+# A law is refuted where a test of what it leaves has a smaller p-value.
+REFUTED = 1e-4
 # Stated noise is that of the rows where their residuals are at most so many times as large.
 AS_STATED = 1.15
 # A positive column may follow a law of its logarithm where it spans this ratio.
@@ -31,19 +34,11 @@ FEW, COPY = 100, 1 - 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The law, with the tests that it passed or not.
-
-    Args:
-        law: The law.
-        tests: p-value by what was tested: what means, sizes and noise of each column leave.
-        notes: What was done and what to know of it, a sentence each.
-        n_rows: How many rows it rests on.
-    """
+    """The law, p-values by what was tested, and notes on what was done and what to know of it, a sentence each."""
 
     law: Law
     tests: Mapping[str, float]
     notes: tuple[str, ...] = ()
-    n_rows: int = 0
 
     @property
     def passed(self) -> bool:
@@ -88,29 +83,26 @@ def find_law(
         True
     """
     notes: list[str] = []
-    rows = _different(x, y, notes)
-    rows = np.random.default_rng(seed).permutation(rows)[:N_ROWS]
-    task = Task(
+    rows = np.random.default_rng(seed).permutation(_different(x, y, notes))[:N_ROWS]
+    task = _Task(
         Features(x[rows]), y[rows], tuple(x_names), tuple(y_names), search, noise, dict(stated or {}),
         say or (lambda line: None), notes,
     )  # fmt: skip
-    kept = _without_copies(task, _screened(task))
-    columns = _columns(task, kept)
+    columns, kept = task.columns()
     dropped = tuple(name for j, name in enumerate(y_names) if j not in kept)
-    groups = tuple(Group((j,)) for j in range(len(columns)))
-    law = Law(task.x_names, columns, groups, dropped, y.shape[1])
+    law = Law(task.x_names, columns, tuple(Group((j,)) for j in range(len(columns))), dropped, y.shape[1])
     task.frozen += [c for k in columns if k.name in task.stated for c in k.mean.constants]
     if noise is not None:
         task.frozen += [c for k in columns for c in k.scale.constants if c in set(noise.tolist())]
     if law.columns:
-        law = refitted(task, law)
+        law = task.refitted(law)
         task.say("which residuals belong together")
         grouped = find_groups(law, task.features, task.y, search, task.frozen)
         if any(len(g.columns) > 1 for g in grouped.groups):
-            law = refitted(task, grouped)
-        noisier = with_noise(task, law)
-        law = law if noisier is law else refitted(task, noisier)
-    return Found(law, tests_of(task, law), tuple(task.notes), len(x))
+            law = task.refitted(grouped)
+        noisier = task.with_noise(law)
+        law = law if noisier is law else task.refitted(noisier)
+    return Found(law, task.tests(law), tuple(task.notes))
 
 
 def _different(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray:
@@ -125,131 +117,273 @@ def _different(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray:
     return first
 
 
-def _without_copies(task: Task, kept: Sequence[int]) -> list[int]:
-    """Columns that are no other column in another unit; copies are named in a note."""
-    found: list[int] = []
-    for j in kept:
-        same = [i for i in found if abs(np.corrcoef(task.y[:, i], task.y[:, j])[0, 1]) > COPY]
-        if same:
-            task.notes.append(f"{task.y_names[j]} says the same as {task.y_names[same[0]]} and is left out")
-        else:
-            found.append(j)
-    return found
+@dataclass
+class _Task:
+    """A search for the law of y: rows, names, what is known, and what there is to tell."""
 
+    features: Features
+    y: np.ndarray
+    x_names: tuple[str, ...]
+    y_names: tuple[str, ...]
+    search: Search | None
+    noise: np.ndarray | None
+    stated: Mapping[str, Formula]
+    say: Callable[[str], None]
+    notes: list[str]
+    frozen: list[float] = field(default_factory=list)
 
-def _screened(task: Task) -> list[int]:
-    """Columns that change with x; those that are constant, or say nothing, are left out."""
-    n = task.y.shape[1]
-    task.say(f"which of {n} columns change with x")
-    return [
-        j
-        for j in range(n)
-        if task.y_names[j] in task.stated
-        or (np.ptp(task.y[:, j]) > 0 and depends(task.features, task.y[:, j], n))
-    ]
+    # Means and scales ---------------------------------------------------------------------------------------------
 
+    def columns(self) -> tuple[tuple[Column, ...], list[int]]:
+        """The law of each column that says something of x, and their numbers; those that differ by noise share it."""
+        kept = self._kept()
+        found: dict[int, tuple[Mean, str]] = {}
+        for members in classes(self.features, [self.y[:, j] for j in kept]):
+            numbers = [kept[i] for i in members]
+            self.say(f"the law of {', '.join(self.y_names[j] for j in numbers)}")
+            mean, transform = self._mean(numbers)
+            values = values_of(mean.formula, self.features.x, self.x_names)
+            for j in numbers:
+                found[j] = replace(mean, residual=self._transformed(j, transform) - values), transform
+        scales = self._scales(found)
+        columns = []
+        for j in kept:
+            (formula, weight), (mean, transform) = scales[j], found[j]
+            if weight is not None and self.y_names[j] not in self.stated:
+                mean = self._weighted(j, mean, transform, weight)
+            column = Column(self.y_names[j], j, mean.formula, formula, transform)
+            columns.append(self._as_count(column) if self.noise is None and not transform else column)
+        return tuple(columns), kept
 
-def _columns(task: Task, kept: Sequence[int]) -> tuple[Column, ...]:
-    """The mean and scale of each column; columns that differ by noise alone share them."""
-    given = {j: task.y[:, j] for j in kept}
-    found: dict[int, tuple[Mean, str]] = {}
-    for members in classes(task.features, [given[j] for j in kept]):
-        numbers = [kept[i] for i in members]
-        task.say(f"the law of {', '.join(task.y_names[j] for j in numbers)}")
-        mean, transform = _mean(task, numbers)
-        for j in numbers:
-            own = np.log(given[j]) if transform else given[j]
-            found[j] = (
-                replace(mean, residual=own - values_of(mean.formula, task.features.x, task.x_names)),
-                transform,
-            )
-    scales = _scales(task, found)
-    columns = []
-    for j in kept:
-        formula, weight = scales[j]
-        mean, transform = found[j]
-        if weight is not None and task.y_names[j] not in task.stated:
-            mean = _weighted(task, j, mean, transform, weight)
-        columns.append(Column(task.y_names[j], j, mean.formula, formula, transform))
-    return tuple(columns)
-
-
-def _mean(task: Task, numbers: Sequence[int]) -> tuple[Mean, str]:
-    """The mean of columns that share it, of y or of its logarithm."""
-    name = next((task.y_names[j] for j in numbers if task.y_names[j] in task.stated), None)
-    y = np.mean(task.y[:, numbers], axis=1)
-    if name is not None:
-        formula = task.stated[name]
-        residual = y - values_of(formula, task.features.x, task.x_names)
-        return Mean(formula, residual, lack_of_fit(task.features, residual, y)), ""
-    low, high = float(np.min(task.y[:, numbers])), float(np.max(task.y[:, numbers]))
-    if low <= 0 or high < LEAST_RATIO * low:
-        return find_mean(task.features, y, task.x_names, task.search), ""
-    logs = np.mean(np.log(task.y[:, numbers]), axis=1)
-    plain = find_mean(task.features, y, task.x_names, task.search)
-    even = task.features.p_value(normal_scores(np.abs(plain.residual))) > 1e-3
-    if np.std(plain.residual) <= EXACT * np.std(y) or (plain.passed and even):
-        return plain, ""
-    other = find_mean(task.features, logs, task.x_names, task.search)
-    return (other, "log") if _log_is_better(task, plain, other, logs) else (plain, "")
-
-
-def _log_is_better(task: Task, plain: Mean, other: Mean, logs: np.ndarray) -> bool:
-    """Whether a law of log y has the larger likelihood, each with the best scale of a few."""
-
-    def deviance(mean: Mean) -> float:
-        scale = find_scale(task.features, mean.residual[None], task.x_names, None, mean.formula)
-        n = len(logs)
-        penalty = 2 * price(mean.formula.expression, n) + 2 * price(scale.formula.expression, n)
-        return 2 * float(np.sum(np.log(scale.values) + 0.5 * (mean.residual / scale.values) ** 2)) + penalty
-
-    return (other.passed or not plain.passed) and deviance(other) + 2 * float(np.sum(logs)) < deviance(plain)
-
-
-def _scales(
-    task: Task, found: Mapping[int, tuple[Mean, str]]
-) -> dict[int, tuple[Formula, np.ndarray | None]]:
-    """The scale of each column, as a formula and as weights of its rows where it changes with x."""
-    scales: dict[int, tuple[Formula, np.ndarray | None]] = {}
-    open_columns = []
-    for j, (mean, transform) in found.items():
-        spread = float(np.std(np.log(task.y[:, j]) if transform else task.y[:, j]))
-        size = float(np.sqrt(np.mean(mean.residual**2)))
-        stated = None if task.noise is None else float(task.noise[j])
-        if stated is not None and (size <= AS_STATED * stated or size <= EXACT * spread):
-            if EXACT * spread < size < stated / AS_STATED:
-                task.notes.append(
-                    f"rows of {task.y_names[j]} scatter by {size:.3g} around its law, less than the noise {stated:.3g} "
-                    "that was stated, which is used"
-                )
-            scales[j] = Formula(sympy.Float(stated) if stated else sympy.Integer(0)), None
-        elif size <= EXACT * spread:
-            scales[j] = Formula(sympy.Integer(0)), None
-        else:
-            if stated is not None:
-                task.notes.append(
-                    f"rows of {task.y_names[j]} scatter by {size:.3g} around its law, more than the noise {stated:.3g} "
-                    "that was stated; the larger one is used"
-                )
-            open_columns.append(j)
-    logs = [np.log(np.abs(found[j][0].residual) + 1e-300) for j in open_columns]
-    for members in classes(task.features, logs):
-        numbers = [open_columns[i] for i in members]
-        residuals = np.array([found[j][0].residual for j in numbers])
-        scale = find_scale(task.features, residuals, task.x_names, task.search, found[numbers[0]][0].formula)
-        weight = (
-            1 / np.maximum(scale.values, 1e-3 * np.median(scale.values)) ** 2
-            if scale.formula.variables
-            else None
+    def _as_count(self, column: Column) -> Column:
+        """A column of whole numbers as Poisson ones, where these have the larger likelihood."""
+        x, y = self.features.x, self.y[:, column.index]
+        if y.min() < 0 or np.any(y != np.round(y)) or column.is_exact:
+            return column
+        root = Formula(sympy.sqrt(sympy.Max(column.mean.expression, 0)))
+        count = replace(column, scale=root, transform="count")
+        laws = (
+            Law(self.x_names, (c,), (Group((0,)),)) for c in (replace(c, index=0) for c in (count, column))
         )
-        scales |= dict.fromkeys(numbers, (scale.formula, weight))
-    return scales
+        ours, plain = (law.log_prob(x, y[:, None], paired=True) for law in laws)
+        ours = np.where(np.isfinite(ours), ours, -50.0)  # the mean is not fitted as one of counts yet
+        return count if np.sum(ours) > np.sum(plain) - len(plain) * 0.05 else column
+
+    def _kept(self) -> list[int]:
+        """Columns that change with x and are no other column in another unit; copies are named in a note."""
+        n, found = self.y.shape[1], list[int]()
+        self.say(f"which of {n} columns change with x")
+        for j, (name, column) in enumerate(zip(self.y_names, self.y.T, strict=True)):
+            if name not in self.stated and (np.ptp(column) == 0 or not depends(self.features, column, n)):
+                continue
+            same = [i for i in found if abs(np.corrcoef(self.y[:, i], column)[0, 1]) > COPY]
+            if same:
+                self.notes.append(f"{name} says the same as {self.y_names[same[0]]} and is left out")
+            else:
+                found.append(j)
+        return found
+
+    def _transformed(self, columns: int | Sequence[int], transform: str) -> np.ndarray:
+        return np.log(self.y[:, columns]) if transform else self.y[:, columns]
+
+    def _mean(self, numbers: Sequence[int]) -> tuple[Mean, str]:
+        """The mean of columns that share it, of y or of its logarithm."""
+        features, y = self.features, np.mean(self.y[:, numbers], axis=1)
+        for name in (self.y_names[j] for j in numbers):
+            if name in self.stated:
+                residual = y - values_of(self.stated[name], features.x, self.x_names)
+                return Mean(self.stated[name], residual, lack_of_fit(features, residual, y)), ""
+        low, high = float(np.min(self.y[:, numbers])), float(np.max(self.y[:, numbers]))
+        if low <= 0 or high < LEAST_RATIO * low:
+            return find_mean(features, y, self.x_names, self.search), ""
+        logs = np.mean(self._transformed(numbers, "log"), axis=1)
+        other = find_mean(features, logs, self.x_names, None)
+        if self._is_settled(other, logs) and len(other.formula.constants) <= 1 + features.x.shape[1]:
+            plain = find_mean(features, y, self.x_names, None)
+        else:
+            plain = find_mean(features, y, self.x_names, self.search)
+            if self._is_settled(plain, y):
+                return plain, ""
+            other = find_mean(features, logs, self.x_names, self.search)
+        is_better = (other.passed or not plain.passed) and (
+            self._deviance(other) + 2 * float(np.sum(logs)) < self._deviance(plain)
+        )
+        return (other, "log") if is_better else (plain, "")
+
+    def _is_settled(self, mean: Mean, y: np.ndarray) -> bool:
+        """Whether a mean leaves nothing, neither in size."""
+        even = self.features.p_value(normal_scores(np.abs(mean.residual))) > 1e-3
+        return bool(np.std(mean.residual) <= EXACT * np.std(y)) or (mean.passed and even)
+
+    def _deviance(self, mean: Mean) -> float:
+        """Minus twice the log-likelihood of a mean with the best scale of a few, and what their forms cost."""
+        scale = find_scale(self.features, mean.residual[None], self.x_names, None, mean.formula)
+        cost = sum(price(formula.expression, len(mean.residual)) for formula in (mean.formula, scale.formula))
+        return 2 * (float(np.sum(np.log(scale.values) + 0.5 * (mean.residual / scale.values) ** 2)) + cost)
+
+    def _scales(self, found: Mapping[int, tuple[Mean, str]]) -> dict[int, tuple[Formula, np.ndarray | None]]:
+        """The scale of each column, as a formula and as weights of its rows where it changes with x."""
+        scales: dict[int, tuple[Formula, np.ndarray | None]] = {}
+        for j, (mean, transform) in found.items():
+            known = self._known_scale(j, mean, float(np.std(self._transformed(j, transform))))
+            if known is not None:
+                scales[j] = Formula(known), None
+        left = [j for j in found if j not in scales]
+        logs = [np.log(np.abs(found[j][0].residual) + 1e-300) for j in left]
+        for members in classes(self.features, logs):
+            numbers = [left[i] for i in members]
+            residuals = np.array([found[j][0].residual for j in numbers])
+            own = found[numbers[0]][0].formula
+            scale = find_scale(self.features, residuals, self.x_names, self.search, own)
+            weight = 1 / np.maximum(scale.values, 1e-3 * np.median(scale.values)) ** 2
+            scales |= dict.fromkeys(numbers, (scale.formula, weight if scale.formula.variables else None))
+        return scales
+
+    def _known_scale(self, j: int, mean: Mean, spread: float) -> sympy.Expr | None:
+        """The scale of a column where it was stated, or is rounding; None where it has to be found."""
+        size, is_exact = float(np.sqrt(np.mean(mean.residual**2))), False
+        is_exact = size <= EXACT * spread
+        if self.noise is None:
+            return sympy.Integer(0) if is_exact else None
+        stated = float(self.noise[j])
+        seen = f"rows of {self.y_names[j]} scatter by {size:.3g} around its law"
+        if size > AS_STATED * stated and not is_exact:
+            self.notes.append(
+                f"{seen}, more than the noise {stated:.3g} that was stated; the larger one is used"
+            )
+            return None
+        if size < stated / AS_STATED and not is_exact:
+            self.notes.append(f"{seen}, less than the noise {stated:.3g} that was stated, which is used")
+        return sympy.Float(stated) if stated else sympy.Integer(0)
+
+    def _weighted(self, j: int, mean: Mean, transform: str, weight: np.ndarray) -> Mean:
+        """The mean once more, with rows weighted by their scale, where that still leaves something or is shorter."""
+        y = self._transformed(j, transform)
+        fits = lack_of_fit(self.features, mean.residual, y, weight) > 1e-3
+        again = find_mean(self.features, y, self.x_names, None if fits else self.search, weight)
+        shorter = len(again.formula.constants) <= len(mean.formula.constants)
+        return again if again.passed and (shorter or not fits) else mean
+
+    # Noise --------------------------------------------------------------------------------------------------------
+
+    def with_noise(self, law: Law) -> Law:
+        """The law with the family of noise of each group; groups of one size share it where it does for all of them."""
+        w = law.whitened(self.features.x, self.y)
+        chosen: dict[int, noises.Choice] = {}
+        for size in {len(g.columns) for g in law.groups}:
+            numbers = [
+                i for i, g in enumerate(law.groups) if len(g.columns) == size and not self._is_stated(law, g)
+            ]
+            if not numbers:
+                continue
+            together = noises.choose(np.concatenate([_unit(w[i]) for i in numbers], axis=1), ring=False)
+            for i in numbers:
+                own = noises.choose(_in_one_unit(law, w[i], i), ring=law.groups[i].correlation is None)
+                fits = noises.p_value(together.noise, together.standardised(_unit(w[i]))) > REFUTED
+                if own.noise.kind == together.noise.kind or (fits and own.noise.kind != "ring"):
+                    own = replace(own, noise=together.noise, shift=together.shift, scale=together.scale)
+                chosen[i] = own
+        chosen = {i: choice for i, choice in chosen.items() if choice.noise.kind != "normal"}
+        if not chosen:
+            return law
+        columns, groups = list(law.columns), list(law.groups)
+        for i, choice in chosen.items():
+            groups[i] = replace(groups[i], noise=choice.noise)
+            common = _common_scale(law, i) if choice.noise.kind == "ring" else None
+            for k, j in enumerate(groups[i].columns):
+                columns[j] = _moved(columns[j], choice, k, common)
+        return replace(law, columns=tuple(columns), groups=tuple(groups))
+
+    def _is_stated(self, law: Law, group: Group) -> bool:
+        """Whether the noise of a group was stated, is none, or that of a count."""
+        scales = [law.columns[j].scale for j in group.columns]
+        return law.columns[group.columns[0]].is_count or any(
+            s.expression == 0 or any(c in self.frozen for c in s.constants) for s in scales
+        )
+
+    # All together -------------------------------------------------------------------------------------------------
+
+    def refitted(self, law: Law) -> Law:
+        """The law with all constants of noisy columns fitted together; shared and snapped where BIC gains."""
+        noisy = [g for g in law.groups if not any(law.columns[j].is_exact for j in g.columns)]
+        if not noisy:
+            return law
+        self.say("all constants together")
+        x, columns, groups = self.features.x, list(law.columns), list(law.groups)
+        try:
+            fitted = simplified(
+                refit(law.part(noisy), x, self.y, frozen=self.frozen), x, self.y, frozen=self.frozen
+            )
+        except (np.linalg.LinAlgError, FloatingPointError) as error:
+            self.notes.append(f"constants were not refitted together: {error}")
+            return law
+        for j, column in zip([j for g in noisy for j in g.columns], fitted.law.columns, strict=True):
+            scale = column.scale
+            positive = abs(scale.expression) if scale.expression.is_number else scale.expression
+            columns[j] = replace(column, scale=replace(scale, expression=positive))
+        for old, new in zip(noisy, fitted.law.groups, strict=True):
+            groups[groups.index(old)] = replace(new, columns=old.columns)
+        law = replace(law, columns=tuple(columns), groups=tuple(groups))
+        for i, w in enumerate(
+            law.whitened(x, self.y)
+        ):  # arcs of rings, now that their centres are known better
+            if groups[i].noise.kind == "ring":
+                numbers = groups[i].noise.parameters[0], *noises.arc_of(np.arctan2(w[1], w[0]))
+                groups[i] = replace(groups[i], noise=noises.Noise("ring", numbers))
+        return replace(law, groups=tuple(groups))
+
+    def tests(self, law: Law) -> dict[str, float]:
+        """What the law leaves: trends of residuals and of their size with x, and residuals against their noise."""
+        if not law.columns:
+            return {}
+        x, n, found = self.features.x, len(law.columns), dict[str, float]()
+        means = law.parts(x)[0]
+        for column, row, mean in zip(law.columns, law.residuals(x, self.y), means, strict=True):
+            given = np.asarray(column.transformed(self.y[:, column.index]))
+            rest, spread = given - mean, float(np.std(given))
+            name = f"mean of {column.name}"
+            if column.is_exact or np.std(rest) <= EXACT * spread:
+                is_rounding = np.std(rest) <= 1e3 * EXACT * spread
+                found[name] = 1.0 if is_rounding else lack_of_fit(self.features, rest, given)
+                continue
+            found[name] = min(1.0, n * lack_of_fit(self.features, row, given / np.std(row)))
+            if not any(c in self.frozen for c in column.scale.constants):
+                size = self.features.p_value(normal_scores(np.abs(row)), trend=True)
+                found[f"scale of {column.name}"] = min(1.0, n * size)
+        for group, w in zip(law.groups, law.whitened(x, self.y), strict=True):
+            if not self._is_stated(law, group) or law.columns[group.columns[0]].is_count:
+                names = ", ".join(law.columns[j].name for j in group.columns)
+                found[f"noise of {names}"] = min(1.0, len(law.groups) * noises.p_value(group.noise, w))
+        return found
 
 
-def _weighted(task: Task, j: int, mean: Mean, transform: str, weight: np.ndarray) -> Mean:
-    """The mean once more, with rows weighted by their scale, where that still leaves something or is shorter."""
-    y = np.log(task.y[:, j]) if transform else task.y[:, j]
-    p_value = lack_of_fit(task.features, mean.residual, y, weight)
-    again = find_mean(task.features, y, task.x_names, None if p_value > 1e-3 else task.search, weight)
-    shorter = len(again.formula.constants) <= len(mean.formula.constants)
-    return again if again.passed and (shorter or p_value <= 1e-3) else mean
+def _unit(w: np.ndarray) -> np.ndarray:
+    return w / np.sqrt(np.mean(w * w, axis=1, keepdims=True))
+
+
+def _common_scale(law: Law, number: int) -> float | None:
+    """The scale that both columns of a pair have in common where neither changes with x."""
+    scales = [law.columns[j].scale for j in law.groups[number].columns]
+    if len(scales) != 2 or any(s.variables for s in scales):
+        return None
+    return float(np.sqrt(abs(float(scales[0].expression * scales[1].expression))))
+
+
+def _in_one_unit(law: Law, w: np.ndarray, number: int) -> np.ndarray:
+    """Residuals in one unit for both columns of a pair, for noise around a circle is round in the units of y."""
+    common = _common_scale(law, number)
+    if common is None or law.groups[number].correlation is not None:
+        return w
+    scales = [abs(float(law.columns[j].scale.expression)) for j in law.groups[number].columns]
+    return w * np.array(scales)[:, None] / common
+
+
+def _moved(column: Column, choice: noises.Choice, k: int, common: float | None) -> Column:
+    """A column with the centre and the scale that its family of noise gives it."""
+    scale = column.scale.expression if common is None else sympy.Float(common)
+    mean = column.mean.expression + sympy.Float(float(choice.shift[k])) * scale
+    return replace(
+        column,
+        mean=Formula(mean) if choice.shift[k] else column.mean,
+        scale=scaled(Formula(scale), float(choice.scale[k])),
+    )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy import stats
+from scipy.special import ndtri
 
 from isr.equations.complexity import n_constants
-from isr.inversion.noise import Noise
+from isr.inversion.noise import Noise, special_of
 from isr.search.formula import Formula, compiled
 
 # A scale that a formula lets vanish is this small, so that logarithms stay finite.
@@ -27,8 +29,9 @@ class Column:
         name: What the column is called.
         index: Which column of y it is.
         mean: Formula of the mean.
-        scale: Formula of the scale, whose sign means nothing; the number 0 where y is exact.
-        transform: ``""``, or ``"log"`` where the law is one of log y.
+        scale: Formula of the scale, whose sign means nothing; the number 0 where y is exact; the root of the mean
+            of a count.
+        transform: ``""``; ``"log"`` where the law is one of log y; ``"count"`` where y is a Poisson number.
     """
 
     name: str
@@ -42,6 +45,11 @@ class Column:
         """Whether y has no noise at all."""
         return self.scale.expression == 0
 
+    @property
+    def is_count(self) -> bool:
+        """Whether y is a Poisson number with this mean."""
+        return self.transform == "count"
+
     def transformed(self, y: Any) -> Any:
         """Return y, or its logarithm where the law is one of log y; NaN where that does not exist."""
         if self.transform != "log":
@@ -52,13 +60,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Group:
-    """Columns whose residuals belong together.
+    """Columns of a law whose residuals belong together, and the noise of these once they are uncorrelated.
 
-    Args:
-        columns: Their numbers in the law's list of columns.
-        noise: The law of residuals, once they are uncorrelated.
-        correlation: Formula of the correlation of two columns; None without one.
-        matrix: Constant correlations of more than two columns, as rows; empty without.
+    Two columns may have a formula for their correlation, more columns constant correlations, as rows of ``matrix``.
     """
 
     columns: tuple[int, ...]
@@ -105,14 +109,15 @@ class Law:
 
     # Numbers --------------------------------------------------------------------------------------------------
 
+    @property
+    def all_formulas(self) -> list[Formula]:
+        """Means of all columns, then scales, then correlations of the groups that have one."""
+        correlations = [g.correlation for g in self.groups if g.correlation is not None]
+        return [*(c.mean for c in self.columns), *(c.scale for c in self.columns), *correlations]
+
     @cached_property
     def _function(self) -> Any:
-        means, scales = [c.mean.expression for c in self.columns], [c.scale.expression for c in self.columns]
-        return compiled([*means, *scales, *self._correlations], self.x_names)
-
-    @property
-    def _correlations(self) -> list[Any]:
-        return [g.correlation.expression for g in self.groups if g.correlation is not None]
+        return compiled([f.expression for f in self.all_formulas], self.x_names)
 
     @cached_property
     def _choleskys(self) -> dict[int, np.ndarray]:
@@ -121,13 +126,7 @@ class Law:
     def log_prob(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "k d_y"], *, paired: bool = False
     ) -> Float[np.ndarray, " n"]:
-        """Return the log-density of y for each row of x: of all rows of y together, or of the one beside it.
-
-        Args:
-            x: Rows of x.
-            y: Observations of the same x, or as many rows as x has.
-            paired: Whether row i of y belongs to row i of x.
-        """
+        """Return the log-density of y for each row of x: of all rows of y together, or paired, of that beside it."""
         values = self._function(x)
         y = np.asarray(y, dtype=float)
         jacobian = self._log_jacobian(y)
@@ -150,11 +149,7 @@ class Law:
     ) -> Any:
         """Return the log-density of transformed observations from the values of all formulas, in NumPy or JAX.
 
-        Args:
-            values: Means, scales and correlations, in the order of columns and groups.
-            given: Transformed observations of each column.
-            xp: The array module.
-            noises: Numbers of the noise of each group, in place of its own.
+        ``noises`` are numbers for the noise of each group in place of its own.
         """
         n = len(self.columns)
         correlations = iter(values[2 * n :])
@@ -163,20 +158,32 @@ class Law:
             scales = [xp.maximum(xp.abs(s), LEAST_SCALE) for s in values[n : 2 * n]]
             residuals = [(g - m) / s for g, m, s in zip(given, values[:n], scales, strict=True)]
             for number, group in enumerate(self.groups):
+                j = group.columns[0]
+                if self.columns[j].is_count:
+                    mean = xp.where(values[j] > 0, values[j], np.nan)
+                    total = total + given[j] * xp.log(mean) - mean - special_of(xp).gammaln(given[j] + 1)
+                    continue
                 w = xp.stack(xp.broadcast_arrays(*(xp.asarray(residuals[j]) for j in group.columns)))
-                shape = w.shape
-                if group.correlation is not None:
-                    rho = next(correlations)
-                    left = xp.sqrt(xp.maximum(1 - rho * rho, 1e-300))
-                    w = xp.stack(xp.broadcast_arrays(w[0], (w[1] - rho * w[0]) / left))
-                    total = total - xp.log(left)
-                elif group.matrix:
-                    lower = self._choleskys[number]
-                    w = (np.linalg.inv(lower) @ w.reshape(shape[0], -1)).reshape(shape)
-                    total = total - float(np.sum(np.log(np.diag(lower))))
+                w, log_det = self._whitened(number, w, correlations, xp)
+                total = total + log_det
                 own = group.noise.parameters if noises is None else noises[number]
                 total = total + group.noise.family.log_density(w, own, xp)
-            return total - sum(xp.log(s) for s in scales)
+            return total - sum(xp.log(s) for c, s in zip(self.columns, scales, strict=True) if not c.is_count)
+
+    def _whitened(
+        self, number: int, w: Any, correlations: Iterator[Any], xp: ModuleType = np
+    ) -> tuple[Any, Any]:
+        """Residuals of a group without their correlation, and the log of what that does to a volume."""
+        group = self.groups[number]
+        if group.correlation is not None:
+            rho = next(correlations)
+            left = xp.sqrt(xp.maximum(1 - rho * rho, 1e-300))
+            return xp.stack(xp.broadcast_arrays(w[0], (w[1] - rho * w[0]) / left)), -xp.log(left)
+        if group.matrix:
+            lower = self._choleskys[number]
+            plain = np.linalg.inv(lower) @ w.reshape(w.shape[0], -1)
+            return plain.reshape(w.shape), -float(np.sum(np.log(np.diag(lower))))
+        return w, 0.0
 
     def _log_jacobian(self, y: np.ndarray) -> np.ndarray:
         logs = [np.log(np.maximum(y[:, c.index], 1e-300)) for c in self.columns if c.transform == "log"]
@@ -192,7 +199,7 @@ class Law:
         """Return the centre of each column that the law knows, in the units of y."""
         means = self.parts(x)[0]
         return np.column_stack(
-            [np.exp(m) if c.transform else m for c, m in zip(self.columns, means, strict=True)]
+            [np.exp(m) if c.transform == "log" else m for c, m in zip(self.columns, means, strict=True)]
         )
 
     def predict(self, x: Float[np.ndarray, "n d"], n_y: int) -> Float[np.ndarray, "n n_y"]:
@@ -204,10 +211,25 @@ class Law:
     def residuals(
         self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"]
     ) -> Float[np.ndarray, "columns n"]:
-        """Return (y - mean) / scale of each column, row by row, correlations still in them."""
+        """Return (y - mean) / scale of each column, row by row, correlations still in them.
+
+        Of a count it is the normal number with the same odds, drawn among those that the count stands for.
+        """
         means, scales = self.parts(x)
         given = np.array([c.transformed(y[:, c.index]) for c in self.columns])
-        return (given - means) / np.maximum(scales, LEAST_SCALE)
+        found = (given - means) / np.maximum(scales, LEAST_SCALE)
+        for j in (j for j, column in enumerate(self.columns) if column.is_count):
+            low, high = (stats.poisson.cdf(given[j] - step, means[j]) for step in (1, 0))
+            shares = low + (high - low) * np.random.default_rng(j).uniform(size=len(x))
+            found[j] = ndtri(np.clip(shares, 1e-12, 1 - 1e-12))
+        return found
+
+    def whitened(
+        self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"]
+    ) -> list[Float[np.ndarray, "columns n"]]:
+        """Return the uncorrelated residuals of each group, row by row."""
+        u, correlations = self.residuals(x, y), iter(self._function(x)[2 * len(self.columns) :])
+        return [self._whitened(i, u[list(g.columns)], correlations)[0] for i, g in enumerate(self.groups)]
 
     def sample(self, x: Float[np.ndarray, "n d"], rng: np.random.Generator) -> Float[np.ndarray, "n c"]:
         """Return a row of the columns that the law knows for each row of x, with noise."""
@@ -226,18 +248,21 @@ class Law:
                 drawn = self._choleskys[number] @ drawn
             w[list(group.columns)] = drawn
         y = means + scales * w
-        return np.column_stack(
-            [np.exp(v) if k.transform else v for k, v in zip(self.columns, y, strict=True)]
-        )
+        for j, column in enumerate(self.columns):
+            if column.is_count:
+                y[j] = rng.poisson(np.maximum(means[j], 0.0))
+            elif column.transform:
+                y[j] = np.exp(y[j])
+        return y.T
+
+    def part(self, groups: Sequence[Group]) -> Law:
+        """Return the law of some groups of columns alone; its columns still know their place in y."""
+        chosen = [j for g in groups for j in g.columns]
+        place = {j: i for i, j in enumerate(chosen)}
+        moved = tuple(replace(g, columns=tuple(place[j] for j in g.columns)) for g in groups)
+        return replace(self, columns=tuple(self.columns[j] for j in chosen), groups=moved)
 
     # Words ----------------------------------------------------------------------------------------------------
-
-    @property
-    def formulas(self) -> tuple[Formula, ...]:
-        """Every formula of the law once: means, scales, correlations."""
-        found = [f for c in self.columns for f in (c.mean, c.scale)]
-        found += [g.correlation for g in self.groups if g.correlation is not None]
-        return tuple({f.expression: f for f in found}.values())
 
     @property
     def n_constants(self) -> int:
@@ -245,7 +270,11 @@ class Law:
         noises = {g.noise for g in self.groups}
         matrix = {v for g in self.groups for row in g.matrix for v in row if v != 1}
         own = sum(len(noise.parameters) for noise in noises) + len(matrix)
-        return own + sum(n_constants(f.expression) for f in self.formulas)
+        shown = {c.mean.expression for c in self.columns} | {
+            c.scale.expression for c in self.columns if not c.is_count
+        }
+        shown |= {g.correlation.expression for g in self.groups if g.correlation is not None}
+        return own + sum(map(n_constants, shown))
 
     def lines(self, digits: int = 4) -> list[str]:
         """Return the law as lines of text; columns that share a law share a line."""
@@ -255,6 +284,9 @@ class Law:
             together.setdefault(key, []).append(column.name)
         lines = []
         for (transform, mean, scale), names in together.items():
+            if transform == "count":
+                lines.append(f"{', '.join(names)} ~ Poisson({mean})")
+                continue
             left = ", ".join(f"{transform} {name}" if transform else name for name in names)
             lines.append(f"{left} = {mean}" + ("" if scale == "0" else f" ± {scale}"))
         return lines + self._noise_lines(digits)
@@ -297,7 +329,10 @@ class Law:
         rows = []
         for column in self.columns:
             name = rf"\mathrm{{{column.name}}}".replace("_", r"\_")
-            left = rf"\log {name}" if column.transform else name
+            left = rf"\log {name}" if column.transform == "log" else name
+            if column.is_count:
+                rows.append(rf"{name} &\sim \mathrm{{Poisson}}\left({written(column.mean)}\right)")
+                continue
             rows.append(
                 f"{left} &= {written(column.mean)}"
                 + ("" if column.is_exact else rf" \pm {written(column.scale)}")

@@ -5,14 +5,15 @@ A marginal turns standard normal numbers into values through its quantiles, so d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy import optimize, stats
 from scipy.special import logsumexp, ndtr, ndtri
 
 from isr.bijections.marginals import find_mixture
@@ -20,13 +21,16 @@ from isr.tables.edges import sharp_ends
 
 # A family passes unless rows it was not fitted to refute it at this level (Kolmogorov-Smirnov).
 REFUTED = 1e-3
+Ends = tuple[float | None, float | None]
 # A column with at most so many different values, each met often, is discrete.
 MOST_VALUES = 200
 # Of the table that turns quantiles of a mixture into values.
 N_TABLE = 4001
 MOST_MODES = 6
-# With fewer rows the test of their distribution alone decides whether they fill a box.
-ENOUGH_FOR_EDGES = 1000
+# With fewer rows no end is known to be sharp; a box is then tried that goes this many gaps beyond the rows.
+ENOUGH_FOR_EDGES, GAPS = 1000, 1.0
+# Families of positive variables, or of those beyond a sharp end.
+ONE_SIDED = ("lognorm", "gamma", "weibull_min", "expon")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +65,14 @@ class Marginal:
         return getattr(stats, self.kind)(*self.parameters)
 
     @cached_property
-    def _thirds(self) -> tuple[np.ndarray, ...]:
-        return tuple(np.array_split(np.asarray(self.parameters), 3 if self.kind == "mixture" else 2))
+    def _parts(self) -> list[np.ndarray]:
+        """Weights, means and deviations of a mixture; values and shares of a discrete law."""
+        return np.array_split(np.asarray(self.parameters), 3 if self.kind == "mixture" else 2)
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         """Normal numbers and the values of a mixture with the same odds."""
-        weights, means, sds = self._thirds
+        weights, means, sds = self._parts
         ends = np.min(means - 9 * sds), np.max(means + 9 * sds)
         near = (m + s * np.linspace(-9, 9, 801) for m, s in zip(means, sds, strict=True))
         x = np.unique(np.concatenate([np.linspace(*ends, N_TABLE), *near]))
@@ -83,17 +88,14 @@ class Marginal:
         if self.kind == "mixture":
             return -np.inf, np.inf
         if self.kind == "values":
-            return float(self._thirds[0][0]), float(self._thirds[0][-1])
-        return tuple(float(end) for end in self._frozen.support())  # type: ignore[return-value]
+            return float(self._parts[0][0]), float(self._parts[0][-1])
+        low, high = self._frozen.support()
+        return float(low), float(high)
 
     @property
     def is_discrete(self) -> bool:
         """Whether single values have a probability."""
-        return self.kind == "values" or hasattr(self._frozen_or_none, "pmf")
-
-    @property
-    def _frozen_or_none(self) -> Any:
-        return None if self.kind in ("mixture", "values") else getattr(stats, self.kind)
+        return self.kind == "values" or isinstance(getattr(stats, self.kind, None), stats.rv_discrete)
 
     def from_normal(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Return the values that standard normal numbers stand for."""
@@ -101,12 +103,10 @@ class Marginal:
             return self.parameters[0] + self.parameters[1] * u
         if self.kind == "uniform":
             return self.parameters[0] + self.parameters[1] * ndtr(u)
-        if self.kind == "lognorm" and self.parameters[1] == 0:
-            return self.parameters[2] * np.exp(self.parameters[0] * u)
         if self.kind == "mixture":
             return np.interp(u, *self._table)
         if self.kind == "values":
-            values, shares = self._thirds
+            values, shares = self._parts
             at = np.searchsorted(np.cumsum(shares), ndtr(u))
             return values[np.minimum(at, len(values) - 1)]
         return np.where(u < 0, self._frozen.ppf(ndtr(u)), self._frozen.isf(ndtr(-u)))
@@ -120,10 +120,10 @@ class Marginal:
             low, width = self.parameters
             return np.where((x >= low) & (x <= low + width), -np.log(width), -np.inf)
         if self.kind == "mixture":
-            weights, means, sds = self._thirds
+            weights, means, sds = self._parts
             return logsumexp(stats.norm.logpdf(x[:, None], means, sds) + np.log(weights), axis=1)
         if self.kind == "values":
-            values, shares = self._thirds
+            values, shares = self._parts
             at = np.minimum(np.searchsorted(values, x), len(values) - 1)
             return np.where(values[at] == x, np.log(shares[at]), -np.inf)
         return self._frozen.logpmf(x) if self.is_discrete else self._frozen.logpdf(x)
@@ -134,9 +134,9 @@ class Marginal:
 
     def __repr__(self) -> str:
         if self.kind == "values":
-            return f"one of {len(self._thirds[0])} values from {self.support[0]:.4g} to {self.support[1]:.4g}"
+            return f"one of {len(self._parts[0])} values from {self.support[0]:.4g} to {self.support[1]:.4g}"
         if self.kind == "mixture":
-            parts = zip(*self._thirds, strict=True)
+            parts = zip(*self._parts, strict=True)
             return "mixture of " + " and ".join(f"{w:.2g} norm({m:.4g}, {s:.4g})" for w, m, s in parts)
         numbers = self.parameters
         if self.kind == "uniform":
@@ -156,6 +156,9 @@ def stated(distribution: Any) -> Marginal | None:
     return Marginal(distribution.dist.name, tuple(float(v) for v in numbers))
 
 
+# Recognising ----------------------------------------------------------------------------------------------------
+
+
 def recognise(x: Float[np.ndarray, " n"]) -> Marginal:
     """Return the law of a column: the family that half of the rows fit best and the other half does not refute.
 
@@ -164,56 +167,85 @@ def recognise(x: Float[np.ndarray, " n"]) -> Marginal:
     values, counts = np.unique(x, return_counts=True)
     if len(values) <= min(MOST_VALUES, len(x) / 10):
         return Marginal("values", (*values.tolist(), *(counts / len(x)).tolist()))
-    half, other = x[::2], x[1::2]
-    fitted = {
-        name: fit for name, fit in _FITS.items() if name not in ("lognorm", "gamma", "expon") or x.min() > 0
-    }
-    found: list[tuple[float, Marginal]] = []
-    for name, fit in fitted.items():
-        try:
-            guess = Marginal(name, fit(half, x))
-            p_value = float(stats.kstest(other, guess._frozen.cdf).pvalue)
-            likelihood = float(np.sum(guess.log_prob(other)))
-        except (ValueError, FloatingPointError, RuntimeError):
-            continue
+    half, other, found = x[::2], x[1::2], []
+    ends, box = _ends(x)
+    for kind, own in _families(half, ends, box):
+        guess = Marginal(kind, own)
+        p_value = float(stats.kstest(other, guess._frozen.cdf).pvalue)
+        likelihood = float(np.sum(guess.log_prob(other)))
         if p_value > REFUTED and np.isfinite(likelihood):
-            price = 0.5 * len(guess.parameters) * np.log(len(x))
-            found.append((likelihood - price, Marginal(name, fit(x, x), p_value)))
-    if found:
-        return max(found, key=lambda pair: pair[0])[1]
-    return _mixture(half, other)
+            price = 0.5 * len(own) * np.log(len(x))
+            found.append((likelihood - price, kind, p_value))
+    if not found:
+        return _mixture(half, other)
+    _, best, p_value = max(found)
+    return Marginal(best, dict(_families(x, ends, box, only=best))[best], p_value)
 
 
-def _uniform(part: np.ndarray, x: np.ndarray) -> tuple[float, float]:
-    """The box that rows end sharply at."""
-    low, high = sharp_ends(x)
-    if low is None or high is None:
-        raise ValueError("the rows do not end sharply")
-    return low, high - low
+def _ends(x: np.ndarray) -> tuple[Ends, Ends]:
+    """Where rows end sharply, or a positive variable or a share may end; and the box that they may fill."""
+    low, high = box = sharp_ends(x)
+    if len(x) < ENOUGH_FOR_EDGES:
+        gap = GAPS * float(np.ptp(x)) / len(x)
+        box = x.min() - gap if low is None else low, x.max() + gap if high is None else high
+    if low is None and x.min() > 0:
+        low = 0.0
+    if low == 0 and high is None and x.max() < 1:
+        high = 1.0
+    return (low, high), (low, high) if None in box else box
 
 
-def _expon(part: np.ndarray, x: np.ndarray) -> tuple[float, float]:
-    return 0.0, float(part.mean())
+def _families(
+    x: np.ndarray, ends: Ends, box: Ends, only: str = ""
+) -> Iterator[tuple[str, tuple[float, ...]]]:
+    """The families that a column may follow, with their best parameters."""
+    low, high = ends
+    fits: dict[str, Any] = {"norm": lambda: stats.norm.fit(x), "t": lambda: stats.t.fit(x)}
+    if box[0] is not None and box[1] is not None:
+        fits["uniform"] = lambda: (box[0], box[1] - box[0])
+    if low is not None:
+        fits |= {kind: lambda kind=kind: getattr(stats, kind).fit(x, floc=low) for kind in ONE_SIDED}
+        fits["beta"] = lambda: _beta(x, low, high)
+    if (cut := ends if ends != (None, None) else box) != (None, None):
+        fits["truncnorm"] = lambda: _truncated_normal(x, *cut)
+    for kind in [only] if only else fits:
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                yield kind, tuple(float(v) for v in fits[kind]())
+        except (ValueError, RuntimeError, FloatingPointError, stats.FitError):
+            continue
 
 
-_FITS: Mapping[str, Callable[[np.ndarray, np.ndarray], tuple[float, ...]]] = {
-    "uniform": _uniform,
-    "norm": lambda part, x: (float(part.mean()), float(part.std())),
-    "lognorm": lambda part, x: (float(np.log(part).std()), 0.0, float(np.exp(np.log(part).mean()))),
-    "gamma": lambda part, x: tuple(float(v) for v in stats.gamma.fit(part, floc=0)),
-    "expon": _expon,
-    "t": lambda part, x: tuple(float(v) for v in stats.t.fit(part)),
-}
+def _beta(x: np.ndarray, low: float, high: float | None) -> tuple[float, ...]:
+    """The beta law from one end to the other; where that is not known it may not rise up to it."""
+    if high is not None:
+        return stats.beta.fit(x, floc=low, fscale=high - low)
+    found = stats.beta.fit(x, floc=low)
+    if found[1] < 1:
+        raise ValueError("the density has no bound at the largest row")
+    return found
+
+
+def _truncated_normal(x: np.ndarray, low: float | None, high: float | None) -> tuple[float, ...]:
+    """The normal law cut off at one end or both."""
+    bottom, top = -np.inf if low is None else low, np.inf if high is None else high
+
+    def numbers(p: np.ndarray) -> tuple[float, ...]:
+        mean, sd = x.mean() + x.std() * p[0], x.std() * np.exp(p[1])
+        return (bottom - mean) / sd, (top - mean) / sd, mean, sd
+
+    def loss(p: np.ndarray) -> float:
+        value = -float(np.mean(stats.truncnorm.logpdf(x, *numbers(p))))
+        return value if np.isfinite(value) and abs(p[0]) < 10 else 1e9
+
+    return numbers(optimize.minimize(loss, [0.0, 0.2], method="Nelder-Mead", options={"maxiter": 200}).x)
 
 
 def _mixture(half: np.ndarray, other: np.ndarray) -> Marginal:
     found = find_mixture(np.concatenate([half, other])[:, None], most=MOST_MODES, kinds=("spherical",))
     if found is None:
         raise ValueError("a column without spread has no law")
-    parts = (found.weights, found.means[:, 0], np.sqrt(found.covariances[:, 0, 0]))
-
-    def cdf(v: np.ndarray) -> np.ndarray:
-        return ndtr((v[:, None] - parts[1]) / parts[2]) @ parts[0]
-
-    p_value = float(stats.kstest(other, cdf).pvalue)
-    return Marginal("mixture", tuple(np.concatenate(parts).tolist()), p_value)
+    weights, means, sds = found.weights, found.means[:, 0], np.sqrt(found.covariances[:, 0, 0])
+    p_value = float(stats.kstest(other, lambda v: ndtr((v[:, None] - means) / sds) @ weights).pvalue)
+    return Marginal("mixture", tuple(np.concatenate([weights, means, sds]).tolist()), p_value)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import combinations_with_replacement, product
+from typing import Any, NamedTuple
 
 import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.inversion.polynomials import fit_polynomial, fit_waves
 from isr.inversion.screen import Features, normal_scores
 from isr.search.candidates import price
 from isr.search.find import find_laws
@@ -26,25 +27,24 @@ PASSED = 1e-3
 EXACT = 1e-8
 # A polynomial with at most so many terms needs no search beside it, where many rows leave no doubt.
 SHORT, CLEARLY, MANY = 2, 0.02, 500
-# Of the search for one column, and formulas of it that are judged.
-MAX_SECONDS, MOST_CANDIDATES = 300.0, 5
+# Of all searches together, and of one at least; formulas of a search that are judged.
+MAX_SECONDS, LEAST_SECONDS, MOST_CANDIDATES = 240.0, 4.0, 5
 CLIP = 4.0
 # Where the scale nearly vanishes residuals are errors of the mean; rows there count no more than at this share of it.
 LEAST_WEIGHED = 0.2
 NORMAL_SIZE = float(np.sqrt(np.pi / 2))
 # E log|z| of a standard normal z.
 LOG_SIZE = -0.6351814227307391
+MOST_TERMS, MOST_MONOMIALS = 12, 400
+# A term must lower the deviance by this many times log(number of monomials), besides log(rows).
+CAUTION = 2.0
+# Of the spread of what is fitted; a smaller residual is rounding.
+ROUNDING, GRAM_ROUNDING = 1e-9, 1e-14
 
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """A formula for a column, with what it leaves.
-
-    Args:
-        formula: What was found.
-        residual: Rows minus the formula.
-        p_value: Of the test that the residual does not depend on x.
-    """
+    """A formula for a column, what it leaves, and the p-value of "what it leaves does not depend on x"."""
 
     formula: Formula
     residual: Float[np.ndarray, " n"]
@@ -54,6 +54,13 @@ class Mean:
     def passed(self) -> bool:
         """Whether no dependence is left."""
         return self.p_value > PASSED
+
+    def price(self, weight: np.ndarray | None) -> float:
+        """Return its deviance and what its form costs; smaller is better."""
+        n = len(self.residual)
+        w = np.ones(n) if weight is None else weight / weight.mean()
+        deviance = n * float(np.log(max(float(np.mean(w * self.residual**2)), 1e-300)))
+        return deviance + 2 * price(self.formula.expression, n) if np.isfinite(deviance) else np.inf
 
 
 def find_mean(
@@ -72,61 +79,66 @@ def find_mean(
         >>> found.formula.variables, found.passed
         (('a',), True)
     """
-    x, found = features.x, []
+    x, found = features.x, list[Mean]()
+
+    def judge(formula: Formula) -> Mean:
+        residual = y - values_of(formula, x, names)
+        if not np.all(np.isfinite(residual)):
+            return Mean(formula, np.full(len(y), np.inf), 0.0)
+        found.append(Mean(formula, residual, lack_of_fit(features, residual, y, weight)))
+        return found[-1]
+
     for degree in (1, 2, 3):
         fit = fit_polynomial(x, y, names, degree=degree, weight=weight)
-        found.append(_judged(features, fit.formula, y, names, weight))
-        if found[-1].p_value > CLEARLY and fit.n_terms <= SHORT and len(x) >= MANY:
-            return found[-1]
+        mean = judge(fit.formula)
+        if mean.p_value > CLEARLY and fit.n_terms <= SHORT and len(x) >= MANY:
+            return mean
     waves = fit_waves(x, y, names, weight=weight)
-    if waves is not None:
-        found.append(_judged(features, waves.formula, y, names, weight))
-        if found[-1].p_value > CLEARLY and not any(mean.passed for mean in found[:-1]):
-            return found[-1]
+    if waves is not None and not any(mean.passed for mean in found):
+        mean = judge(waves.formula)
+        if mean.p_value > CLEARLY and waves.n_terms <= x.shape[1] + 1:
+            return mean
     if search is not None:
-        variables = features.variables(y) or list(range(x.shape[1]))
-        for chosen in dict.fromkeys([tuple(variables), tuple(range(x.shape[1]))]):
-            candidates = search(x[:, list(chosen)], y, weight, [names[j] for j in chosen])
-            found += [_judged(features, formula, y, names, weight) for formula in candidates]
+        every = tuple(range(x.shape[1]))
+        for chosen in dict.fromkeys([tuple(features.variables(y)) or every, every]):
+            for formula in search(x[:, list(chosen)], y, weight, [names[j] for j in chosen]):
+                judge(formula)
             if any(mean.passed for mean in found):
                 break
-    return min(found, key=lambda mean: (not mean.passed, _price(mean, weight)))
+    return min(found, key=lambda mean: (not mean.passed, mean.price(weight)))
 
 
-def search_laws(
-    x: Float[np.ndarray, "n d"],
-    y: Float[np.ndarray, " n"],
-    weight: Float[np.ndarray, " n"] | None,
-    names: Sequence[str],
-) -> list[Formula]:
-    """Return the best formulas that the search for laws finds for a column.
+@dataclass
+class Searcher:
+    """The search for laws with a clock: a call takes at most a third of the seconds that are left.
 
     Example:
         >>> x = np.random.default_rng(0).uniform(1, 3, size=(300, 1))
-        >>> search_laws(x, np.exp(-x[:, 0]), None, ["t"])[0]
+        >>> Searcher()(x, np.exp(-x[:, 0]), None, ["t"])[0]
         exp(-t)
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
+
+    seconds: float = MAX_SECONDS
+
+    def __call__(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str]
+    ) -> list[Formula]:
+        """Return the best formulas for a column."""
+        began = time.monotonic()
         try:
-            found = find_laws(x, y, names, weight=weight, max_time=MAX_SECONDS)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                found = find_laws(x, y, names, weight=weight, max_time=max(self.seconds / 3, LEAST_SECONDS))
         except (ArithmeticError, np.linalg.LinAlgError):  # rows that no form can be fitted to
             return []
-    return [Formula(candidate.expression) for candidate in found.candidates[:MOST_CANDIDATES]]
+        finally:
+            self.seconds -= time.monotonic() - began
+        return [Formula(candidate.expression) for candidate in found.candidates[:MOST_CANDIDATES]]
 
 
 def values_of(formula: Formula, x: np.ndarray, names: Sequence[str]) -> Float[np.ndarray, " n"]:
     """Return a formula's values at rows of x."""
     return np.broadcast_to(np.asarray(compiled([formula.expression], names)(x)[0], float), len(x)).copy()
-
-
-def _judged(
-    features: Features, formula: Formula, y: np.ndarray, names: Sequence[str], weight: np.ndarray | None
-) -> Mean:
-    residual = y - values_of(formula, features.x, names)
-    if not np.all(np.isfinite(residual)):
-        return Mean(formula, np.full(len(y), np.inf), 0.0)
-    return Mean(formula, residual, lack_of_fit(features, residual, y, weight))
 
 
 def lack_of_fit(
@@ -141,29 +153,28 @@ def lack_of_fit(
     return features.p_value(np.clip((scaled - middle) / width, -CLIP, CLIP), trend=True)
 
 
-def _price(mean: Mean, weight: np.ndarray | None) -> float:
-    n = len(mean.residual)
-    w = np.ones(n) if weight is None else weight / weight.mean()
-    deviance = n * float(np.log(max(float(np.mean(w * mean.residual**2)), 1e-300)))
-    return deviance + 2 * price(mean.formula.expression, n) if np.isfinite(deviance) else np.inf
-
-
 # The size of residuals ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """A formula for the scale of residuals.
-
-    Args:
-        formula: What was found; its sign means nothing.
-        values: Its size at the rows.
-        p_value: Of the test that standardised residuals have the same size for every x.
-    """
+    """A formula for the scale of residuals, its size at the rows, and the p-value of "nothing else changes it"."""
 
     formula: Formula
     values: Float[np.ndarray, " n"]
     p_value: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether standardised residuals have the same size for every x."""
+        return self.p_value > PASSED
+
+    def price(self, residuals: np.ndarray) -> float:
+        """Return the deviance of residuals and what the form costs; smaller is better."""
+        sizes = np.maximum(self.values, 1e-300)
+        deviance = 2 * float(np.sum(np.log(sizes) + 0.5 * (residuals / sizes) ** 2))
+        cost = len(self.formula.constants) + 0.25 * float(sympy.count_ops(self.formula.expression))
+        return deviance + cost * float(np.log(residuals.size))
 
 
 def find_scale(
@@ -173,14 +184,9 @@ def find_scale(
     search: Search | None,
     mean: Formula | None = None,
 ) -> Scale:
-    """Return a formula for the scale that columns of residuals share: a number where their size does not depend on x.
+    """Return a formula for the scale that rows of residuals share: a number where their size does not depend on x.
 
-    Args:
-        features: Features of rows of x.
-        residuals: Columns whose residuals have the same scale, as rows.
-        names: Identifiers of the variables of x.
-        search: What else to try where polynomials fail.
-        mean: Formula of the mean; a scale in proportion to it is tried.
+    Scales in proportion to the mean, or to its root, are tried too, and then polynomials, also of the logarithm.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -191,33 +197,37 @@ def find_scale(
     """
     x, size = features.x, np.mean(np.abs(residuals), axis=0)
     constant = float(np.sqrt(np.mean(residuals**2)))
-    plain = Scale(Formula(sympy.Float(constant)), np.full(len(x), constant), _even(features, residuals))
-    if plain.p_value > PASSED:
-        return plain
-    found = [plain]
-    guess = np.full(len(x), constant)
+    found = [Scale(Formula(sympy.Float(constant)), np.full(len(x), constant), _evenness(features, residuals))]
+    if found[0].passed:
+        return found[0]
+
+    def consider(formula: Formula) -> None:
+        found.extend(_with_floor(features, residuals, formula, names))
+
+    if mean is not None and mean.variables:
+        consider(mean)
+        consider(Formula(sympy.sqrt(sympy.Abs(mean.expression))))
+    logs, guess = (
+        np.mean(np.log(np.abs(residuals) + 1e-12 * constant), axis=0) - LOG_SIZE,
+        np.full(len(x), constant),
+    )
     for degree in (1, 2, 3):
         for _ in range(2):  # sizes scatter in proportion to the scale itself
             weight = 1 / np.maximum(guess, LEAST_WEIGHED * np.median(guess)) ** 2
-            fit = fit_polynomial(x, NORMAL_SIZE * size, names, degree=degree, weight=weight)
-            guess = np.abs(values_of(fit.formula, x, names)) + 1e-3 * constant
-        found += _with_floor(features, residuals, fit.formula, names)
-        logs = fit_polynomial(
-            x, np.mean(np.log(np.abs(residuals) + 1e-12 * constant), axis=0) - LOG_SIZE, names, degree=degree
-        )
-        found += _with_floor(features, residuals, Formula(sympy.exp(logs.formula.expression)), names)
-        if any(s.p_value > PASSED for s in found):
+            sizes = fit_polynomial(x, NORMAL_SIZE * size, names, degree=degree, weight=weight).formula
+            guess = np.abs(values_of(sizes, x, names)) + 1e-3 * constant
+        consider(sizes)
+        consider(Formula(sympy.exp(fit_polynomial(x, logs, names, degree=degree).formula.expression)))
+        if any(s.passed for s in found):
             break
-    if mean is not None and mean.variables:
-        found += _with_floor(features, residuals, mean, names)
-    if search is not None and all(s.p_value <= PASSED for s in found):
+    if search is not None and not any(s.passed for s in found):
         chosen = features.variables(size) or list(range(x.shape[1]))
         for formula in search(x[:, chosen], NORMAL_SIZE * size, None, [names[j] for j in chosen]):
-            found += _with_floor(features, residuals, formula, names)
-    return min(found, key=lambda s: (s.p_value <= PASSED, _scale_price(s, residuals)))
+            consider(formula)
+    return min(found, key=lambda s: (not s.passed, s.price(residuals)))
 
 
-def _even(features: Features, residuals: np.ndarray) -> float:
+def _evenness(features: Features, residuals: np.ndarray) -> float:
     """The p-value of "the size of residuals is the same for every x"."""
     return features.p_value(normal_scores(np.mean(np.log(np.abs(residuals) + 1e-300), axis=0)), trend=True)
 
@@ -229,8 +239,7 @@ def _with_floor(
     values = np.abs(values_of(formula, features.x, names))
     if not np.all(np.isfinite(values)) or not np.any(values > 0):
         return []
-    middle = float(np.median(values))
-    tried: list[tuple[float, Scale]] = []
+    middle, tried = float(np.median(values)), list[Scale]()
     for floor in (0.0, 0.1, 0.5):
         size = np.sqrt(values**2 + (floor * middle) ** 2) if floor else np.maximum(values, 1e-12 * middle)
         factor = float(np.sqrt(np.mean((residuals / size) ** 2)))
@@ -239,13 +248,8 @@ def _with_floor(
         own = scaled(formula, factor)
         if floor:
             own = Formula(sympy.sqrt(own.expression**2 + sympy.Float(factor * floor * middle) ** 2))
-        p_value = _even(features, residuals / size)
-        scale = Scale(own, factor * size, p_value)
-        tried.append((_scale_price(scale, residuals), scale))
-    if not tried:
-        return []
-    without, best = tried[0], min(tried, key=lambda pair: pair[0])
-    return [s for _, s in dict.fromkeys([without, best])]
+        tried.append(Scale(own, factor * size, _evenness(features, residuals / size)))
+    return tried[:1] + [s for s in tried[1:] if s is min(tried, key=lambda s: s.price(residuals))]
 
 
 def scaled(formula: Formula, factor: float) -> Formula:
@@ -256,8 +260,7 @@ def scaled(formula: Formula, factor: float) -> Formula:
         >>> scaled(Formula(parse("sqrt(4.5*a**2 + 1.5)", ["a"])), 2.0), scaled(Formula(parse("a + 1.5", ["a"])), 2.0)
         (sqrt(18*a**2 + 6), 2*a + 3)
     """
-    c = sympy.Float(factor)
-    e: Any = formula.expression
+    c, e = sympy.Float(factor), formula.expression
     if e.is_Pow and e.exp == sympy.S.Half:
         parts: Any = sympy.Add.make_args(e.base)
         moved = [
@@ -269,16 +272,118 @@ def scaled(formula: Formula, factor: float) -> Formula:
     return Formula(sympy.expand_mul(c * e))
 
 
-def _scale_price(scale: Scale, residuals: np.ndarray) -> float:
-    sizes = np.maximum(scale.values, 1e-300)
-    deviance = 2 * float(np.sum(np.log(sizes) + 0.5 * (residuals / sizes) ** 2))
-    cost = len(scale.formula.constants) + 0.25 * float(sympy.count_ops(scale.formula.expression))
-    return deviance + cost * float(np.log(residuals.size))
+# Sparse sums, chosen one term after the other by BIC -------------------------------------------------------------
 
 
-def linear(names: Sequence[str], coefficients: Sequence[float]) -> sympy.Expr:
-    """Return a sum of variables with a coefficient each, and the last coefficient alone."""
-    *slopes, constant = coefficients
-    return sympy.Add(
-        *(sympy.Float(c) * symbol(n) for n, c in zip(names, slopes, strict=True)), sympy.Float(constant)
-    )
+class Fit(NamedTuple):
+    """A formula fitted to rows, and how many terms it has."""
+
+    formula: Formula
+    n_terms: int
+
+
+def fit_polynomial(
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    names: Sequence[str],
+    *,
+    degree: int = 3,
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Fit:
+    """Return the sparse polynomial that BIC chooses, constant included.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(-1, 1, size=(500, 2))
+        >>> fit_polynomial(x, 1 + 2 * x[:, 0] * x[:, 1], ["a", "b"]).formula
+        2*a*b + 1
+    """
+    powers = _powers(x.shape[1], degree)
+    scale = np.maximum(np.abs(x).max(axis=0), 1e-300)
+    columns = np.stack([np.prod((x / scale) ** p, axis=1) for p in powers], axis=1)
+    terms = [sympy.Mul(*(symbol(n) ** int(p) for n, p in zip(names, power, strict=True))) for power in powers]
+    return _sparse_sum(columns, terms, np.prod(scale**powers, axis=1), y, weight)
+
+
+def fit_waves(
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    names: Sequence[str],
+    *,
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Fit | None:
+    """Return the sparse sum of variables, sines and cosines of their whole sums that BIC chooses; None of many.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(500, 2))
+        >>> fit_waves(x, 2 * x[:, 0] + 3 * np.sin(x[:, 0] + x[:, 1]), ["a", "b"]).formula
+        2*a + 3*sin(a + b)
+    """
+    sums = [w for w in product((0, 1, -1, 2, -2), repeat=x.shape[1]) if _is_plain(w)]
+    if not 0 < len(sums) <= MOST_MONOMIALS // 2:
+        return None
+    angles = x @ np.array(sums, float).T
+    columns = np.column_stack([np.ones(len(x)), x, np.sin(angles), np.cos(angles)])
+    symbols = [symbol(name) for name in names]
+    inner = [sympy.Add(*(n * s for n, s in zip(w, symbols, strict=True))) for w in sums]
+    terms = [sympy.Integer(1), *symbols, *map(sympy.sin, inner), *map(sympy.cos, inner)]
+    return _sparse_sum(columns, terms, np.ones(len(terms)), y, weight)
+
+
+def _is_plain(w: tuple[int, ...]) -> bool:
+    """Whether a sum starts with a plus and has twos only alone."""
+    first = next((n for n in w if n), 0)
+    return first > 0 and (max(map(abs, w)) < 2 or sum(map(abs, w)) == 2)
+
+
+def _powers(d: int, degree: int) -> np.ndarray:
+    found = [[0] * d]
+    for total in range(1, degree + 1):
+        level = list(combinations_with_replacement(range(d), total))
+        if len(found) + len(level) > MOST_MONOMIALS:
+            break
+        found += [[members.count(j) for j in range(d)] for members in level]
+    return np.array(found)
+
+
+def _sparse_sum(
+    columns: np.ndarray, terms: Sequence[sympy.Expr], sizes: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+) -> Fit:  # fmt: skip
+    """The sparse sum of columns, each a term over its size."""
+    root = np.ones(len(y)) if weight is None else np.sqrt(weight / weight.mean())
+    a, b = columns * root[:, None], y * root
+    chosen = _selected(a, b)
+    solution = np.linalg.lstsq(a[:, chosen], b, rcond=None)[0]
+    summands = (sympy.Float(float(c / sizes[k])) * terms[k] for k, c in zip(chosen, solution, strict=True))
+    return Fit(Formula(sympy.Add(*summands)), len(chosen))
+
+
+def _selected(a: np.ndarray, b: np.ndarray) -> list[int]:
+    """Columns added while BIC gains, then taken out while it gains."""
+    (n, k), total = a.shape, float(b @ b)
+    price = np.log(n) + CAUTION * np.log(k)
+    unit = a / (np.sqrt(np.sum(a * a, axis=0)) + 1e-300)
+    gram, right = unit.T @ unit, unit.T @ b
+
+    def deviance(chosen: list[int]) -> float:
+        own = gram[np.ix_(chosen, chosen)] + 1e-14 * np.eye(len(chosen))
+        left = total - right[chosen] @ np.linalg.solve(own, right[chosen])
+        return n * float(np.log(max(left, GRAM_ROUNDING * total, 1e-300) / n))
+
+    chosen: list[int] = []
+    current, left = deviance([]), b
+    while len(chosen) < MOST_TERMS and left @ left > ROUNDING**2 * total:
+        ranked = np.argsort(-np.abs(left @ unit))[:8]
+        tried = [(deviance([*chosen, int(j)]), int(j)) for j in ranked if j not in chosen]
+        if not tried or min(tried)[0] > current - price:
+            break
+        current, best = min(tried)
+        chosen.append(best)
+        left = b - a[:, chosen] @ np.linalg.lstsq(a[:, chosen], b, rcond=None)[0]
+    while chosen:
+        least, worst = min((deviance([c for c in chosen if c != j]), j) for j in chosen)
+        if least > current + price:
+            break
+        current = least
+        chosen.remove(worst)
+    return sorted(chosen)

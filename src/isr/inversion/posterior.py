@@ -13,9 +13,8 @@ from jaxtyping import Float
 
 from isr.bijections.flow import Precision
 from isr.inversion.law import Law
-from isr.inversion.pool import Impossible, Sampler, worst
 from isr.inversion.prior import PriorLaw
-from isr.inversion.proposal import Proposal, find_proposal
+from isr.inversion.proposal import Impossible, Proposal, Sampler, find_proposal
 from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent
 from isr.posterior.pareto import TRUSTED
@@ -39,12 +38,9 @@ class ParetoWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Predictive:
-    """What the posterior says the observation should have been.
+    """Rows of y drawn from the posterior, and the share of them that lie as far from their law as the observation.
 
-    Args:
-        y: Rows of y drawn from the posterior.
-        p_value: Share of rows that lie at least as far from their law as the observation does.
-        columns: The same for each column of y alone.
+    ``columns`` has that share for each column of y alone.
     """
 
     y: Float[np.ndarray, "n c"]
@@ -55,18 +51,8 @@ class Predictive:
 class LawPosterior(AbstractPosterior):
     """The law of x given an observation, or several observations of the same x, whose likelihoods multiply.
 
-    Draws of an adapted proposal are weighted by prior and law, the weights smoothed, and resampled.
-
-    Args:
-        law: The law of y given x.
-        prior: The law of x.
-        y_star: Observations as rows.
-        x_names: What the variables of x are called.
-        y_names: What the columns of y are called.
-        units: Unit by name.
-        simulator: Rows of x to rows of y, for `resimulate`.
-        extent: Range of the training rows of x, for a warning where draws leave it.
-        proposal: How draws are made; found where left out.
+    Draws of an adapted proposal are weighted by prior and law, the weights smoothed, and resampled. A warning tells
+    where draws leave the ``extent`` of the training rows.
 
     Example:
         >>> from isr.search.formula import Formula, parse
@@ -113,11 +99,11 @@ class LawPosterior(AbstractPosterior):
                 try:
                     found.append(block.sampler(self.prior, self.y_star))
                 except Impossible as error:
-                    given = ", ".join(f"{n} = {v}" for n, v in zip(self.y_names, self._shown(), strict=True))
                     raise ValueError(
-                        f"no x that the prior allows can give {given}: {error}; check the observation and the prior"
+                        f"no x that the prior allows can give {self._given}: {error}; "
+                        "check the observation and the prior"
                     ) from None
-        share, k = worst(found)
+        share, k = _worst(found)
         if k > TRUSTED or 4000 * share < LEAST_EFFECTIVE:
             warnings.warn(
                 f"the weights of this posterior rest on {4000 * share:.0f} of 4000 draws with k = {k:.2f} (0.7 is the "
@@ -136,14 +122,17 @@ class LawPosterior(AbstractPosterior):
             _ = self._checked
         return super().sample(n, random_state, precision=precision)
 
+    @property
+    def _given(self) -> str:
+        return ", ".join(f"{n} = {v}" for n, v in zip(self.y_names, self._shown(), strict=True))
+
     @cached_property
     def _checked(self) -> bool:
         """Whether the observation fits what the posterior says of it; a warning says so where it does not."""
         p_value = self.predictive().p_value
         if p_value < UNLIKELY:
-            given = ", ".join(f"{n} = {v}" for n, v in zip(self.y_names, self._shown(), strict=True))
             warnings.warn(
-                f"the observation ({given}) does not fit: of {N_PREDICTED} predicted by its own posterior "
+                f"the observation ({self._given}) does not fit: of {N_PREDICTED} predicted by its own posterior "
                 f"{p_value:.2%} lie as far out; no x that the prior allows explains it, or the law does not hold here",
                 UnlikelyObservationWarning,
                 stacklevel=5,
@@ -153,22 +142,22 @@ class LawPosterior(AbstractPosterior):
     @property
     def effective_size(self) -> float:
         """How many independent draws 4000 weighted ones are worth, in the block where they are worth least."""
-        return 4000 * worst(self._samplers)[0]
+        return 4000 * _worst(self._samplers)[0]
 
     @property
     def pareto_k(self) -> float:
         """Shape of the tail of the weights; above 0.7 draws are not to be trusted."""
-        return worst(self._samplers)[1]
+        return _worst(self._samplers)[1]
 
     @property
     def log_evidence(self) -> float:
         """The log-density of the observation under the law and the prior together."""
-        return float(sum(s.log_mean for s in self._samplers))
+        return float(sum(s.weights.log_mean for s in self._samplers))
 
     @property
     def warning(self) -> str:
         """What is wrong with this posterior, in a sentence; empty where nothing is known to be."""
-        if worst(self._samplers)[1] > TRUSTED:
+        if _worst(self._samplers)[1] > TRUSTED:
             return f"the weights have a heavy tail, k = {self.pareto_k:.2f}"
         p = self.predictive().p_value
         return f"the observation does not fit: p = {p:.2g}" if p < UNLIKELY else ""
@@ -220,3 +209,9 @@ class LawPosterior(AbstractPosterior):
         names = [self.law.columns[j].name for j in noisy]
         total = float(np.mean(would.sum(axis=0) >= seen.sum(axis=0)))
         return Predictive(y, total, dict(zip(names, each.tolist(), strict=True)))
+
+
+def _worst(samplers: Sequence[Sampler]) -> tuple[float, float]:
+    """The least effective share and the largest k of several blocks; 1 and 0 without any."""
+    shares = (s.effective_share for s in samplers)
+    return min(shares, default=1.0), max((s.pareto_k for s in samplers), default=0.0)

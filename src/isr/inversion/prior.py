@@ -1,24 +1,37 @@
-"""PriorLaw: the law of x as a map from standard normal numbers, part by part; parts are independent of each other."""
+"""PriorLaw: the law of x as a map from standard normal numbers, part by part; parts are independent of each other.
+
+It is stated, or recognised from rows: marginals, laws of columns that follow others, or mixtures of normals.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations, islice, permutations
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtr, ndtri
+from scipy import stats
+from scipy.special import logsumexp, ndtr, ndtri
 
+from isr.bijections.marginals import find_mixture
+from isr.inversion.find import find_law
 from isr.inversion.law import Law
 from isr.inversion.marginals import Marginal, recognise, stated
+from isr.inversion.noise import LOG_TWO_PI
+from isr.inversion.screen import N_ROWS, Features, depends
 from isr.posterior.priors import Prior
 from isr.tables.bounds import Bounds
 
-LOG_TWO_PI = float(np.log(2 * np.pi))
+# Draws that tell where a prior lives that is known by its draws alone.
 N_SEEN = 4000
+# Modes of a mixture, and orders of columns tried, for which column follows which.
+MOST_COMPONENTS, MOST_ORDERS = 12, 6
+# Directions across columns in which rows are compared with a law.
+N_DIRECTIONS = 12
 
 
 class Part(ABC):
@@ -38,9 +51,9 @@ class Part(ABC):
     def log_prob(self, x: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
         """Return the log-density of values."""
 
-    @abstractmethod
     def sample(self, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n k"]:
         """Return draws."""
+        return self.rows(rng.normal(size=(n, len(self.columns))))[0]
 
     @abstractmethod
     def lines(self, names: Sequence[str]) -> list[str]:
@@ -64,9 +77,6 @@ class Alone(Part):
     def log_prob(self, x: np.ndarray) -> np.ndarray:
         return self.marginal.log_prob(x[:, 0])
 
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return self.marginal.sample(n, rng)[:, None]
-
     def lines(self, names: Sequence[str]) -> list[str]:
         p = self.marginal.p_value
         return [f"{names[self.column]} ~ {self.marginal!r}" + ("" if np.isnan(p) else f"  (p = {p:.2g})")]
@@ -74,44 +84,37 @@ class Alone(Part):
 
 @dataclass(frozen=True, eq=False)
 class Given(Part):
-    """Some variables with marginals of their own, and others that follow a law given these."""
+    """A variable with a marginal of its own, the first, and others that follow a law given it."""
 
-    first: tuple[Alone, ...]
+    first: Alone
     law: Law
     columns: tuple[int, ...]
 
     def rows(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = np.empty_like(u)
-        for j, part in enumerate(self.first):
-            x[:, j] = part.marginal.from_normal(u[:, j])
-        k = len(self.first)
-        means, scales = self.law.parts(x[:, :k])
-        x[:, k:] = (means + scales * u[:, k:].T).T
+        x[:, :1] = self.first.rows(u[:, :1])[0]
+        means, scales = self.law.parts(x[:, :1])
+        x[:, 1:] = (means + scales * u[:, 1:].T).T
         return x, normal_log_prob(u)
 
     def log_prob(self, x: np.ndarray) -> np.ndarray:
-        k = len(self.first)
-        own = sum(part.marginal.log_prob(x[:, j]) for j, part in enumerate(self.first))
-        return own + self.law.log_prob(x[:, :k], x[:, k:], paired=True)
-
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return self.rows(rng.normal(size=(n, len(self.columns))))[0]
+        return self.first.log_prob(x) + self.law.log_prob(x[:, :1], x[:, 1:], paired=True)
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        return [line for part in self.first for line in part.lines(names)] + self.law.lines()
+        return [*self.first.lines(names), *self.law.lines()]
 
 
 @dataclass(frozen=True, eq=False)
 class Joint(Part):
-    """Variables of a prior that is known by its draws and its density alone."""
+    """Variables of a prior that is known by its draws and its density alone: what `Prior` or `NormalMixture` is."""
 
     columns: tuple[int, ...]
-    prior: Prior
+    prior: Any
 
     @cached_property
     def _frame(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        pairs = self.prior.bounds or [(None, None)] * len(self.columns)
-        ends = Bounds.from_pairs(list(pairs))
+        """Bounds, and mean and standard deviation of draws with the bounds opened."""
+        ends = Bounds.from_pairs(list(self.prior.bounds or [(None, None)] * len(self.columns)))
         low, high = np.asarray(ends.low, float), np.asarray(ends.high, float)
         seen = self.prior.sample(N_SEEN, 0)
         with np.errstate(all="ignore"):
@@ -126,16 +129,10 @@ class Joint(Part):
         w = mean + sd * u
         box, above, below = np.isfinite(low) & np.isfinite(high), np.isfinite(low), np.isfinite(high)
         with np.errstate(all="ignore"):
-            x = np.where(
-                box,
-                low + (high - low) * ndtr(w),
-                np.where(above, low + np.exp(w), np.where(below, high - np.exp(-w), w)),
-            )
-            slope = np.where(
-                box,
-                np.log(high - low) - 0.5 * w * w - 0.5 * LOG_TWO_PI,
-                np.where(above, w, np.where(below, -w, 0.0)),
-            )
+            x = np.where(above, low + np.exp(w), np.where(below, high - np.exp(-w), w))
+            slope = np.where(above, w, np.where(below, -w, 0.0))
+            x = np.where(box, low + (high - low) * ndtr(w), x)
+            slope = np.where(box, np.log(high - low) - 0.5 * w * w - 0.5 * LOG_TWO_PI, slope)
         return x, self.log_prob(x) + np.sum(slope + np.log(sd), axis=1)
 
     def log_prob(self, x: np.ndarray) -> np.ndarray:
@@ -149,13 +146,41 @@ class Joint(Part):
 
 
 @dataclass(frozen=True, eq=False)
-class PriorLaw:
-    """The law of x: independent parts that hold every variable once.
+class NormalMixture:
+    """A mixture of normal laws of several variables."""
 
-    Args:
-        names: What the variables are called.
-        parts: The parts.
-        was_stated: Whether the user gave it.
+    weights: Float[np.ndarray, " k"]
+    means: Float[np.ndarray, "k d"]
+    covariances: Float[np.ndarray, "k d d"]
+    bounds: None = None
+
+    @property
+    def description(self) -> str:
+        """What it is, in words."""
+        return f"mixture of {len(self.weights)} normals"
+
+    @cached_property
+    def _roots(self) -> np.ndarray:
+        return np.linalg.cholesky(self.covariances)
+
+    def sample(self, n: int, rng: Any) -> np.ndarray:
+        """Return draws; ``rng`` is a generator or a seed."""
+        rng = np.random.default_rng(rng)
+        chosen = rng.choice(len(self.weights), n, p=self.weights / self.weights.sum())
+        z = rng.normal(size=(n, self.means.shape[1]))
+        return self.means[chosen] + np.einsum("nij,nj->ni", self._roots[chosen], z)
+
+    def log_prob(self, x: np.ndarray) -> np.ndarray:
+        """Return the log-density of rows."""
+        z = np.matmul(x[None] - self.means[:, None], np.linalg.inv(self._roots).transpose(0, 2, 1))
+        log_dets = np.sum(np.log(np.diagonal(self._roots, axis1=1, axis2=2)), axis=1)
+        each = -0.5 * np.sum(z * z, axis=2) + (np.log(self.weights) - log_dets)[:, None]
+        return logsumexp(each, axis=0) - 0.5 * x.shape[1] * LOG_TWO_PI
+
+
+@dataclass(frozen=True, eq=False)
+class PriorLaw:
+    """The law of x: names of its variables, and independent parts that hold every variable once.
 
     Example:
         >>> from scipy import stats
@@ -170,7 +195,6 @@ class PriorLaw:
 
     names: tuple[str, ...]
     parts: tuple[Part, ...]
-    was_stated: bool = True
 
     @property
     def blocks(self) -> list[tuple[int, ...]]:
@@ -179,14 +203,13 @@ class PriorLaw:
 
     def rows(self, u: np.ndarray, columns: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Return whole rows of x whose ``columns``, those of whole parts, come from coordinates, and their density."""
-        x, log_prob, at = np.zeros((len(u), len(self.names))), np.zeros(len(u)), 0
+        x, log_prob = np.zeros((len(u), len(self.names))), np.zeros(len(u))
         place = {column: i for i, column in enumerate(columns)}
         for part in self.parts:
             if part.columns[0] in place:
                 found, density = part.rows(u[:, [place[c] for c in part.columns]])
                 x[:, list(part.columns)] = found
                 log_prob += density
-                at += len(part.columns)
         return x, log_prob
 
     def log_prob(
@@ -196,19 +219,26 @@ class PriorLaw:
         parts = [p for p in self.parts if columns is None or p.columns[0] in columns]
         return np.sum([part.log_prob(x[:, list(part.columns)]) for part in parts], axis=0)
 
+    def _part(self, column: int) -> Part:
+        return next(part for part in self.parts if column in part.columns)
+
     def is_discrete(self, column: int) -> bool:
         """Whether a variable takes single values with a probability."""
-        part = next(p for p in self.parts if column in p.columns)
+        part = self._part(column)
         return isinstance(part, Alone) and part.marginal.is_discrete
 
     def marginal(self, column: int) -> Marginal:
         """Return the law of one variable alone, recognised from draws where it depends on others."""
-        part = next(p for p in self.parts if column in p.columns)
-        return part.marginal if isinstance(part, Alone) else recognise(self._seen[:, column])
+        part = self._part(column)
+        if isinstance(part, Alone):
+            return part.marginal
+        if column not in self._recognised:
+            self._recognised[column] = recognise(self.sample(N_SEEN, np.random.default_rng(0))[:, column])
+        return self._recognised[column]
 
     @cached_property
-    def _seen(self) -> np.ndarray:
-        return self.sample(N_SEEN, np.random.default_rng(0))
+    def _recognised(self) -> dict[int, Marginal]:
+        return {}
 
     def sample(self, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
         """Return rows."""
@@ -216,6 +246,17 @@ class PriorLaw:
         for part in self.parts:
             x[:, list(part.columns)] = part.sample(n, rng)
         return x
+
+    def p_value(self, x: Float[np.ndarray, "n d"]) -> float:
+        """Return the p-value of rows against this law: of each column, and of a few directions across them."""
+        rng, d = np.random.default_rng(0), x.shape[1]
+        drawn = self.sample(10 * len(x), rng)
+        across = (
+            rng.normal(size=(d, N_DIRECTIONS)) / np.std(x, axis=0)[:, None] if d > 1 else np.zeros((d, 0))
+        )
+        directions = np.hstack([np.eye(d), across]).T
+        least = min(float(stats.ks_2samp(x @ v, drawn @ v).pvalue) for v in directions)
+        return min(1.0, least * len(directions))
 
     @property
     def bounds(self) -> Bounds:
@@ -233,8 +274,7 @@ class PriorLaw:
     def __str__(self) -> str:
         return "\n".join(line for part in self.parts for line in part.lines(self.names))
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def normal_log_prob(u: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
@@ -244,13 +284,73 @@ def normal_log_prob(u: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
 
 def of_prior(prior: Prior, names: Sequence[str]) -> PriorLaw:
     """Return a stated prior as a law; variables of a mapping are independent of each other."""
-    marginals = getattr(getattr(prior.draw, "__self__", None), "marginals", None)
-    known = None if marginals is None else [_of_marginal(m) for m in marginals]
-    if known is None or any(m is None for m in known):
+    given = getattr(getattr(prior.draw, "__self__", None), "marginals", None) or [None]
+    known = [None if m is None or m.is_cut else stated(m.distribution) for m in given]
+    if any(m is None for m in known):
         return PriorLaw(tuple(names), (Joint(tuple(range(len(names))), prior),))
     order = [list(prior.names or names).index(name) for name in names]
     return PriorLaw(tuple(names), tuple(Alone(i, known[j]) for i, j in enumerate(order)))  # type: ignore[arg-type]
 
 
-def _of_marginal(marginal: Any) -> Marginal | None:
-    return None if marginal.is_cut else stated(marginal.distribution)
+# Recognising ----------------------------------------------------------------------------------------------------
+
+
+def recognise_prior(
+    x: Float[np.ndarray, "n d"], names: Sequence[str], say: Callable[[str], None] | None = None
+) -> PriorLaw:
+    """Return the law of x recognised from rows: marginals, laws of columns that follow others, or a mixture of normals.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> a = rng.normal(size=2000)
+        >>> print(recognise_prior(np.column_stack([a, a**2 + 0.5 * rng.normal(size=2000)]), ["a", "b"]))
+        a ~ norm(...)  (p = ...)
+        b = a**2 ± 0.4...
+    """
+    if say is not None:
+        say("the law of x")
+    x = x[:N_ROWS]
+    return PriorLaw(tuple(names), tuple(_recognised(x, names, members) for members in _dependent(x)))
+
+
+def _dependent(x: np.ndarray) -> list[list[int]]:
+    """Columns sorted into sets that depend on each other."""
+    pairs = list(combinations(range(x.shape[1]), 2))
+    sets = [{j} for j in range(x.shape[1])]
+    for i, j in pairs:
+        if any(depends(Features(x[:, [a]]), x[:, b], len(pairs)) for a, b in ((i, j), (j, i))):
+            touched = [s for s in sets if i in s or j in s]
+            sets = [s for s in sets if s not in touched] + [set().union(*touched)]
+    return [sorted(s) for s in sorted(sets, key=min)]
+
+
+def _recognised(x: np.ndarray, names: Sequence[str], members: list[int]) -> Part:
+    if len(members) == 1:
+        return Alone(members[0], recognise(x[:, members[0]]))
+    orders: Iterable[tuple[int, ...]] = permutations(members) if len(members) <= 3 else [tuple(members)]
+    laws = [given for order in islice(orders, MOST_ORDERS) if (given := _given(x, names, order))]
+    priced: list[tuple[float, int, Part]] = []
+    for number, law in enumerate(laws):
+        n_constants = law.law.n_constants + len(law.first.marginal.parameters)
+        log_likelihood = float(np.sum(law.log_prob(x[:, list(law.columns)])))
+        priced.append((0.5 * np.log(len(x)) * n_constants - log_likelihood, number, law))
+    mixture = find_mixture(x[:, members], most=MOST_COMPONENTS, kinds=("full",))
+    if mixture is not None:
+        normals = NormalMixture(mixture.weights, mixture.means, mixture.covariances)
+        priced.append((mixture.price, len(laws), Joint(tuple(members), normals)))
+    if not priced:
+        raise ValueError(f"no law is known of {', '.join(names[j] for j in members)}; state the prior")
+    return min(priced)[2]
+
+
+def _given(x: np.ndarray, names: Sequence[str], order: Sequence[int]) -> Given | None:
+    """The first column alone and the others by a law of it; None where that law does not pass."""
+    first, rest = order[0], list(order[1:])
+    found = find_law(x[:, [first]], x[:, rest], [names[first]], [names[j] for j in rest])
+    law = found.law
+    is_simple = all(g.noise.kind == "normal" and len(g.columns) == 1 for g in law.groups)
+    if not (found.passed and is_simple and len(law.columns) == len(rest)) or any(
+        c.transform for c in law.columns
+    ):
+        return None
+    return Given(Alone(first, recognise(x[:, first])), law, tuple(order))

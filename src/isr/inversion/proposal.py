@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
+from typing import Any, Protocol
 
 import numpy as np
 import sympy
 
+from isr.inversion.adaptive import Adaptive, adapt
 from isr.inversion.chart import Chart, charts
 from isr.inversion.law import Law
-from isr.inversion.pool import Impossible, Sampler, adapted, judged
 from isr.inversion.prior import PriorLaw
-from isr.inversion.schemes import Schemes
-from isr.inversion.target import Charted, Direct, blocks
+from isr.inversion.target import Direct, Logs, Rows, Solved, Target, blocks
 from isr.motion.law import MotionLaw
-from isr.posterior.pareto import TRUSTED
+from isr.posterior.pareto import TRUSTED, Weights, smooth
 from isr.search.formula import Formula
 
 # Charts that make draws together, at most, and those that are adapted one after the other where these fail.
@@ -25,17 +25,100 @@ MOST_CHARTS, MOST_ADAPTED = 4, 3
 # What is left of a column without noise that is checked, not solved, as a share of its spread.
 CHECKED = 1e-6
 MOST_SUBSETS = 30
+# A pool is as much larger than what is drawn from it as makes its effective size so many times that number.
+RESERVE, LARGEST_POOL = 2.0, 400_000
+# Draws that judge a source, and once more where those leave it in doubt.
+N_JUDGED, N_DOUBTED, FEW = 4000, 12_000, 400
+# Weights that rest on a smaller share of the draws than this ask for a better source.
+LEAST_SHARE = 0.04
+# Where no weight is so many times the mean one, the shape of their tail says nothing.
+HARMLESS = 20.0
+
+
+class Impossible(ValueError):
+    """No draw has any density: the observation is impossible under the law and the prior."""
+
+
+class Source(Protocol):
+    """What makes weighted draws."""
+
+    columns: tuple[int, ...]
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[Rows, Logs]:
+        """Return rows of x and the logarithms of their weights, whose mean estimates the evidence."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """Draws of a proposal, boxes or a mixture, that was adapted to a target."""
+
+    target: Target
+    proposal: Adaptive | None
+
+    @classmethod
+    def to(cls, target: Target) -> Adapted:
+        """Return a proposal fitted to a target; of one without coordinates there is none."""
+        rng = np.random.default_rng([0, *target.columns])
+        return cls(target, adapt(lambda u: target.finish(u, rng)[1], target.dim, rng) if target.dim else None)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The variables of the block."""
+        return self.target.columns
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        u, log_q = (np.zeros((n, 0)), np.zeros(n)) if self.proposal is None else self.proposal.sample(n, rng)
+        rows, log_p = self.target.finish(u, rng)
+        return rows, np.where(np.isfinite(log_p), log_p - log_q, -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A source of weighted draws with the pool that it was judged by: its size as asked for, rows and weights."""
+
+    source: Source
+    n: int
+    rows: Rows
+    weights: Weights
+
+    @classmethod
+    def of(cls, source: Source, n: int = N_JUDGED) -> Sampler:
+        """Return a source, judged; `Impossible` where no draw has any weight."""
+        rows, log_w = source.draw(n, np.random.default_rng([1, *source.columns]))
+        if not np.any(log_w > -np.inf):
+            raise Impossible("no draw has any density under both the law and the prior")
+        found = cls(source, n, rows, smooth(log_w))
+        is_enough = found.is_good and found.weights.effective_size >= FEW
+        return found if is_enough or n >= N_DOUBTED else cls.of(source, N_DOUBTED)
+
+    @property
+    def effective_share(self) -> float:
+        """Effective size of the pool over its size."""
+        return self.weights.effective_size / self.n
+
+    @property
+    def pareto_k(self) -> float:
+        """Shape of the tail of the weights; at most 0.7 where none of them counts for much."""
+        k, largest = self.weights.pareto_k, float(np.exp(self.weights.log_weights.max())) * self.n
+        return min(k, TRUSTED) if largest < HARMLESS else k
+
+    @property
+    def is_good(self) -> bool:
+        """Whether its weights can be trusted and rest on many draws."""
+        return self.pareto_k <= TRUSTED and self.effective_share >= LEAST_SHARE
+
+    def sample(self, n: int, rng: np.random.Generator) -> tuple[Rows, Weights]:
+        """Return ``n`` draws, from a fresh pool large enough for them, and the weights of that pool."""
+        wanted = RESERVE * n / max(self.effective_share, 1e-3)
+        rows, log_w = self.source.draw(int(np.clip(wanted, 2 * n, LARGEST_POOL)), rng)
+        weights = smooth(log_w)
+        return rows[weights.resample(n, rng)], weights
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Variables that belong together, with the part of the law that reads them.
-
-    Args:
-        columns: Numbers of the variables.
-        law: The part of the law of y; None where no column reads them.
-        charts: Ways to solve the columns of the law; empty where every variable is drawn.
-    """
+    """Variables that belong together, the part of the law that reads them if any does, and charts that solve it."""
 
     columns: tuple[int, ...]
     law: Law | MotionLaw | None = None
@@ -43,11 +126,10 @@ class Block:
 
     def sampler(self, prior: PriorLaw, y: np.ndarray) -> Sampler:
         """Return the best source of draws given observations; `Impossible` where no x gives them."""
-        assert self.law is not None
         found: list[Sampler] = []
         for source in self._sources(prior, y):
             try:
-                found.append(source())
+                found.append(Sampler.of(source()))
             except Impossible:
                 continue
             if found[-1].is_good:
@@ -56,25 +138,21 @@ class Block:
             raise Impossible("no draw has any density under both the law and the prior")
         return max(found, key=lambda s: (s.pareto_k <= TRUSTED, s.effective_share))
 
-    def _sources(self, prior: PriorLaw, y: np.ndarray) -> Iterator[Callable[[], Sampler]]:
+    def _sources(self, prior: PriorLaw, y: np.ndarray) -> Iterator[Callable[[], Source]]:
         """Ways to make draws, the cheapest first."""
-        assert self.law is not None
+        law: Any = self.law
         if self.charts:
-            yield lambda: judged(Schemes(self.charts, prior, self.columns, y))
-        if any(column.is_exact for column in self.law.columns):
+            yield lambda: Solved(self.charts, prior, self.columns, y)
+        if any(column.is_exact for column in law.columns):
             for chart in self.charts[:MOST_ADAPTED]:
-                yield lambda chart=chart: adapted(Charted(chart, prior, self.columns, y), 0)
+                yield lambda chart=chart: Adapted.to(Solved((chart,), prior, self.columns, y))
         else:
-            yield lambda: adapted(Direct(self.law, prior, self.columns, y), 0)
+            yield lambda: Adapted.to(Direct(law, prior, self.columns, y))
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
     """How draws are made, block by block.
-
-    Args:
-        names: Names of the variables.
-        blocks: Variables that belong together.
 
     Example:
         >>> from isr.search.formula import parse
@@ -102,19 +180,18 @@ class Proposal:
         """Return what is solved and what is drawn, as lines of text."""
         lines: list[str] = []
         for block in self.blocks:
-            shown = [self.names[j] for j in block.columns]
+            shown = ", ".join(self.names[j] for j in block.columns)
             if block.law is None:
-                lines.append(f"{', '.join(shown)} as before the observation, for no column of y reads them")
+                lines.append(f"{shown} as before the observation, for no column of y reads them")
             elif not block.charts:
-                lines.append(f"{', '.join(shown)} drawn where the posterior has its mass, and weighed")
+                lines.append(f"{shown} drawn where the posterior has its mass, and weighed")
             else:
                 first, *others = block.charts
                 lines += first.lines(digits)
                 free = [self.names[j] for j in block.columns if j not in first.solved]
                 if free:
-                    lines.append(
-                        f"{', '.join(free)} drawn from {'its law' if len(free) == 1 else 'their laws'}, and weighed"
-                    )
+                    whose = "its law" if len(free) == 1 else "their laws"
+                    lines.append(f"{', '.join(free)} drawn from {whose}, and weighed")
                 swapped = ["(" + ", ".join(self.names[j] for j in c.solved) + ")" for c in others]
                 if swapped:
                     lines.append(f"solved in turn: {', '.join(swapped)}; weights are those of all together")
@@ -129,17 +206,17 @@ class Proposal:
 def find_proposal(law: Law | MotionLaw, prior: PriorLaw) -> Proposal:
     """Return how draws are best made: columns without noise are solved, others where that makes better draws."""
     found = [
-        Block(columns) if part is None else _block(part, prior, columns)
+        Block(columns, part) if part is None or isinstance(part, MotionLaw) else _block(part, prior, columns)
         for columns, part in blocks(law, prior)
     ]
     return Proposal(prior.names, tuple(found))
 
 
-def _block(law: Law | MotionLaw, prior: PriorLaw, columns: tuple[int, ...]) -> Block:
-    if isinstance(law, MotionLaw):  # nothing to solve for
-        return Block(columns, law)
+def _block(law: Law, prior: PriorLaw, columns: tuple[int, ...]) -> Block:
     exact = [i for i, column in enumerate(law.columns) if column.is_exact]
     noisy = [i for i, column in enumerate(law.columns) if not column.is_exact]
+    if any(column.is_count for column in law.columns):
+        return Block(columns, _with_checks(law, prior, exact))
     for solved in _subsets(exact, len(columns)):
         checked = _with_checks(law, prior, [i for i in exact if i not in solved])
         fits = len(solved) + len(noisy) <= len(columns)
@@ -172,8 +249,7 @@ def _with_checks(law: Law, prior: PriorLaw, left: Sequence[int]) -> Law:
     """Columns without noise that are not solved have a tiny scale instead."""
     if not left:
         return law
-    with np.errstate(all="ignore"):
-        spreads = np.std(law.parts(prior.sample(2000, np.random.default_rng(0)))[0], axis=1)
+    spreads = np.std(law.parts(prior.sample(2000, np.random.default_rng(0)))[0], axis=1)
     columns = list(law.columns)
     for i in left:
         columns[i] = replace(columns[i], scale=Formula(sympy.Float(CHECKED * float(spreads[i]))))

@@ -13,7 +13,7 @@ from isr.inversion.law import Column, Group, Law
 from isr.inversion.marginals import Marginal
 from isr.inversion.noise import Noise
 from isr.inversion.posterior import LawPosterior
-from isr.inversion.prior import Alone, Given, Joint, Part, PriorLaw, of_prior
+from isr.inversion.prior import Alone, Given, Joint, NormalMixture, Part, PriorLaw, of_prior
 from isr.inversion.proposal import Proposal, find_proposal
 from isr.inversion.written import expressions, sections
 from isr.motion.law import MotionLaw
@@ -25,11 +25,7 @@ from isr.search.formula import Formula, parse
 
 
 class SavedLaws(eqx.Module):
-    """The law of y given x and the law of x, as a file holds them.
-
-    Args:
-        law: The law of y given x, as `of_law` made it.
-        prior: The law of x, as `of_prior_law` made it.
+    """The law of y given x and the law of x as a file holds them: what `of_law` and `of_prior_law` made.
 
     Example:
         >>> from isr.posterior.priors import parse_prior
@@ -72,8 +68,8 @@ class SavedLaws(eqx.Module):
         """Return the law of x, or the one given; a prior known as a function alone is in no file."""
         if prior is not None:
             return of_prior(parse_prior(prior), names)
-        if any(part["kind"] == "function" for part in self.prior):
-            what = ", ".join(part["text"] for part in self.prior if part["kind"] == "function")
+        what = ", ".join(part["text"] for part in self.prior if part["kind"] == "function")
+        if what:
             raise ValueError(
                 f"the prior {what} is no distribution that a file can hold; give it again as prior=..."
             )
@@ -108,17 +104,8 @@ class SavedLaws(eqx.Module):
         """Return the posterior of x given an observation, or several of the same x as rows."""
         law, own, proposal = known or self.read(x_names, prior)
         seen = Extent.from_dict(extent) if isinstance(extent, Mapping) else None
-        return LawPosterior(
-            law,
-            own,
-            y_star,
-            x_names,
-            y_names,
-            units=units,
-            simulator=simulator,
-            extent=seen,
-            proposal=proposal,
-        )
+        about: dict[str, Any] = {"units": units, "simulator": simulator, "extent": seen, "proposal": proposal}
+        return LawPosterior(law, own, y_star, x_names, y_names, **about)
 
     def read(self, x_names: Sequence[str], prior: Any = None) -> tuple[Any, PriorLaw, Proposal]:
         """Return the law of y, the law of x, or the one given, and how draws are made."""
@@ -132,36 +119,26 @@ def of_law(law: Law | MotionLaw) -> dict[str, Any]:
         return of_motion(law)
     columns = [
         {
-            "name": c.name,
-            "index": c.index,
-            "mean": _text(c.mean),
-            "scale": _text(c.scale),
-            "errors": [_errors(c.mean), _errors(c.scale)],
-            "transform": c.transform,
+            "name": c.name, "index": c.index, "mean": c.mean.text(None), "scale": c.scale.text(None),
+            "errors": [_errors(c.mean), _errors(c.scale)], "transform": c.transform,
         }
         for c in law.columns
-    ]
+    ]  # fmt: skip
     groups = [
         {
             "columns": list(g.columns), "noise": g.noise.kind, "parameters": list(g.noise.parameters),
-            "correlation": None if g.correlation is None else _text(g.correlation),
+            "correlation": None if g.correlation is None else g.correlation.text(None),
             "matrix": [list(row) for row in g.matrix],
         }
         for g in law.groups
     ]  # fmt: skip
-    return {
-        "x_names": list(law.x_names), "columns": columns, "groups": groups, "dropped": list(law.dropped),
-        "n_y": law.n_y,
-    }  # fmt: skip
+    known = {"x_names": list(law.x_names), "dropped": list(law.dropped), "n_y": law.n_y}
+    return {**known, "columns": columns, "groups": groups}
 
 
 def _errors(formula: Formula) -> list[float]:
     """Standard errors of its constants; 0 where there is none, since JSON knows no NaN."""
     return np.nan_to_num(np.asarray(formula.errors, dtype=float)).tolist()
-
-
-def _text(formula: Formula) -> str:
-    return formula.text(None)
 
 
 def to_law(record: Mapping[str, Any]) -> Any:
@@ -173,22 +150,17 @@ def to_law(record: Mapping[str, Any]) -> Any:
     def formula(text: str, errors: Sequence[float] = ()) -> Formula:
         return Formula(parse(text, names), tuple(float(e) for e in errors))
 
-    def of_column(c: Mapping[str, Any]) -> Column:
+    columns, groups = [], []
+    for c in record["columns"]:
         of_mean, of_scale = c.get("errors", ((), ()))
         mean, scale = formula(c["mean"], of_mean), formula(c["scale"], of_scale)
-        return Column(str(c["name"]), int(c["index"]), mean, scale, str(c["transform"]))
-
-    columns = tuple(of_column(c) for c in record["columns"])
-    groups = tuple(
-        Group(
-            tuple(int(j) for j in g["columns"]),
-            Noise(str(g["noise"]), tuple(float(v) for v in g["parameters"])),
-            None if g["correlation"] is None else formula(g["correlation"]),
-            tuple(tuple(float(v) for v in row) for row in g["matrix"]),
-        )
-        for g in record["groups"]
-    )
-    return Law(tuple(names), columns, groups, tuple(record["dropped"]), int(record["n_y"]))
+        columns.append(Column(str(c["name"]), int(c["index"]), mean, scale, str(c["transform"])))
+    for g in record["groups"]:
+        noise = Noise(str(g["noise"]), tuple(float(v) for v in g["parameters"]))
+        correlation = None if g["correlation"] is None else formula(g["correlation"])
+        matrix = tuple(tuple(float(v) for v in row) for row in g["matrix"])
+        groups.append(Group(tuple(int(j) for j in g["columns"]), noise, correlation, matrix))
+    return Law(tuple(names), tuple(columns), tuple(groups), tuple(record["dropped"]), int(record["n_y"]))
 
 
 def of_prior_law(prior: PriorLaw) -> list[dict[str, Any]]:
@@ -199,15 +171,17 @@ def of_prior_law(prior: PriorLaw) -> list[dict[str, Any]]:
 def _of_part(part: Part) -> dict[str, Any]:
     if isinstance(part, Alone):
         m = part.marginal
-        return {
-            "kind": "alone", "column": part.column, "family": m.kind, "parameters": list(m.parameters),
-            "p_value": m.p_value,
-        }  # fmt: skip
+        known = {"kind": "alone", "column": part.column, "family": m.kind}
+        return {**known, "parameters": list(m.parameters), "p_value": m.p_value}
+    columns = list(part.columns)
     if isinstance(part, Given):
-        first = [_of_part(own) for own in part.first]
-        return {"kind": "given", "first": first, "law": of_law(part.law), "columns": list(part.columns)}
+        return {"kind": "given", "first": [_of_part(part.first)], "law": of_law(part.law), "columns": columns}
     assert isinstance(part, Joint)
-    return {"kind": "function", "columns": list(part.columns), "text": part.prior.description}
+    if isinstance(part.prior, NormalMixture):
+        mixture = part.prior
+        numbers = {k: getattr(mixture, k).tolist() for k in ("weights", "means", "covariances")}
+        return {"kind": "mixture", "columns": columns, **numbers}
+    return {"kind": "function", "columns": columns, "text": part.prior.description}
 
 
 def _to_part(record: Mapping[str, Any]) -> Part:
@@ -216,5 +190,9 @@ def _to_part(record: Mapping[str, Any]) -> Part:
         return Alone(
             int(record["column"]), Marginal(str(record["family"]), numbers, float(record["p_value"]))
         )
-    first = tuple(_to_part(own) for own in record["first"])
-    return Given(first, to_law(record["law"]), tuple(int(c) for c in record["columns"]))  # type: ignore[arg-type]
+    columns = tuple(int(c) for c in record["columns"])
+    if record["kind"] == "mixture":
+        arrays = (np.asarray(record[k], dtype=float) for k in ("weights", "means", "covariances"))
+        return Joint(columns, NormalMixture(*arrays))
+    first = _to_part(record["first"][0])
+    return Given(first, to_law(record["law"]), columns)  # type: ignore[arg-type]

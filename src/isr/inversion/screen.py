@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from jaxtyping import Float
@@ -17,8 +18,9 @@ from scipy.spatial import KDTree
 from scipy.special import log_ndtr, ndtri
 from scipy.stats import rankdata
 
+# Chance of a false alarm in one test of all features.
 LEVEL = 1e-3
-"""Chance of a false alarm in one test of all features."""
+# Rows that laws are found on, at most.
 N_ROWS = 20_000
 # Pairs of variables whose products are features, at most.
 MOST_PAIRS = 400
@@ -34,12 +36,14 @@ def normal_scores(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..
     return ndtri(rankdata(values, axis=0) / (len(values) + 1))
 
 
+def two_sided(z: float) -> float:
+    """Return the p-value of a standard normal score."""
+    return float(2 * np.exp(log_ndtr(-abs(z))))
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Features of rows of x that a dependence would show in.
-
-    Args:
-        x: Rows.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -56,20 +60,18 @@ class Features:
 
     @cached_property
     def _built(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-        u = normal_scores(self.x)
+        """Standardised features, and the variables that each reads."""
+        d, u = self.x.shape[1], normal_scores(self.x)
         v = np.pi * (rankdata(self.x, axis=0) / (len(self.x) + 1))
         columns: list[np.ndarray] = []
         owners: list[tuple[int, ...]] = []
-        d = self.x.shape[1]
         for j in range(d):
             waves = [f(k * v[:, j]) for k in (1, 2, 3, 4, 6) for f in (np.sin, np.cos)]
-            own = [u[:, j], u[:, j] ** 2, u[:, j] ** 3, np.abs(u[:, j]), *waves]
-            columns += own
-            owners += [(j,)] * len(own)
-        pairs = [(i, j) for i in range(d) for j in range(i)][:MOST_PAIRS]
-        for i, j in pairs:
-            own = [u[:, i] * u[:, j], np.abs(u[:, i] + u[:, j]), np.abs(u[:, i] - u[:, j])]
-            columns += [*own, np.sin(v[:, i] + v[:, j]), np.cos(v[:, i] + v[:, j]), np.sin(v[:, i] - v[:, j])]
+            columns += [u[:, j], u[:, j] ** 2, u[:, j] ** 3, np.abs(u[:, j]), *waves]
+            owners += [(j,)] * (4 + len(waves))
+        for j, i in list(combinations(range(d), 2))[:MOST_PAIRS]:
+            columns += [u[:, i] * u[:, j], np.abs(u[:, i] + u[:, j]), np.abs(u[:, i] - u[:, j])]
+            columns += [np.sin(v[:, i] + v[:, j]), np.cos(v[:, i] + v[:, j]), np.sin(v[:, i] - v[:, j])]
             owners += [(i, j)] * 6
         features = np.column_stack(columns)
         spread = features.std(axis=0)
@@ -83,52 +85,46 @@ class Features:
 
     def scores(self, values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " k"]:
         """Return the score of each feature, standard normal where the values do not depend on x."""
-        features = self._built[0]
         centred = values - values.mean()
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = centred @ features / np.sqrt((centred**2) @ self._squares)
-        return np.nan_to_num(found)
+            return np.nan_to_num(centred @ self._built[0] / np.sqrt((centred**2) @ self._squares))
 
     def p_value(self, values: Float[np.ndarray, " n"], *, trend: bool = False) -> float:
         """Return the p-value of "the mean of the values does not depend on x", corrected for the number of features.
 
-        Args:
-            values: One number per row.
-            trend: Look at neighbours too, which see what no feature does.
+        With ``trend`` nearest neighbours are looked at too, which see what no feature does.
         """
-        largest = np.max(np.abs(self.scores(values)), initial=0.0)
-        least = _two_sided(float(largest)) * max(1, len(self._built[1]))
+        largest = float(np.max(np.abs(self.scores(values)), initial=0.0))
+        least = two_sided(largest) * max(1, len(self._built[1]))
         if trend:
-            least = min(least, 2 * _two_sided(self.neighbours(values)))
-        return min(1.0, 1.2 * least) if trend else min(1.0, least)
+            least = 1.2 * min(least, 2 * two_sided(self.neighbours(values)))
+        return min(1.0, least)
 
     def neighbours(self, values: Float[np.ndarray, " n"]) -> float:
         """Return how alike values of nearest neighbours in x are, standard normal where they do not depend on x."""
         centred = values - values.mean()
-        first, second = self._pairs
-        products = centred[first] * centred[second]
+        products = np.prod(centred[self._pairs], axis=0)
         size = np.sqrt(np.sum(products**2))
         return float(max(np.sum(products) / size, 0.0)) if size > 0 else 0.0
 
     @cached_property
-    def _pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Nearest neighbours, each pair once and no row in two pairs."""
+    def _pairs(self) -> np.ndarray:
+        """Nearest neighbours, each pair once and no row in two pairs, ``(2, pairs)``."""
         points = rankdata(self.x, axis=0) / len(self.x)
         nearest = np.asarray(KDTree(points).query(points, k=2)[1])[:, 1]
         free = np.ones(len(points), bool)
         pairs = []
         for i, j in enumerate(nearest):
             if free[i] and free[j] and i != j:
-                free[i] = free[j] = False
+                free[[i, j]] = False
                 pairs.append((i, j))
-        first, second = np.array(pairs).T
-        return first, second
+        return np.array(pairs).T
 
     def variables(self, values: Float[np.ndarray, " n"]) -> list[int]:
         """Return the variables that some significant feature of the values reads, seen after stronger ones are out."""
         features, owners = self._built
-        rest = normal_scores(values)
-        found: set[int] = set()
+        scores_of = normal_scores(values)
+        rest, found = scores_of, set[int]()
         bound = -ndtri(0.5 * LEVEL / len(owners))
         for _ in range(2 * self.x.shape[1]):
             scores = np.abs(self.scores(rest))
@@ -136,10 +132,9 @@ class Features:
             if scores[best] < bound:
                 break
             found |= set(owners[best])
-            mine = [k for k, owner in enumerate(owners) if set(owner) <= found]
-            block = features[:, mine]
-            gram = block.T @ block + 1e-3 * len(block) * np.eye(len(mine))
-            rest = normal_scores(values) - block @ np.linalg.solve(gram, block.T @ normal_scores(values))
+            block = features[:, [k for k, owner in enumerate(owners) if set(owner) <= found]]
+            gram = block.T @ block + 1e-3 * len(block) * np.eye(block.shape[1])
+            rest = scores_of - block @ np.linalg.solve(gram, block.T @ scores_of)
         return sorted(found)
 
 
@@ -152,31 +147,29 @@ def depends(features: Features, values: Float[np.ndarray, " n"], n_tests: int = 
         >>> depends(Features(x), rng.standard_cauchy(2000)), depends(Features(x), x[:, 0] * rng.standard_cauchy(2000))
         (False, True)
     """
-    scores = normal_scores(values)
-    least = min(features.p_value(scores), features.p_value(normal_scores(np.abs(values - np.median(values)))))
-    return 2 * n_tests * least < LEVEL
+    sizes = np.abs(values - np.median(values))
+    return 2 * n_tests * min(features.p_value(normal_scores(v)) for v in (values, sizes)) < LEVEL
 
 
 def alike(features: Features, a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> bool:
-    """Return whether two columns may have the same mean for every x: their difference has mean 0 and no trend.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> x = rng.normal(size=(2000, 1))
-        >>> y = x + 0.5 * rng.normal(size=(2000, 3)) + [0, 0, 1]
-        >>> alike(Features(x), y[:, 0], y[:, 1]), alike(Features(x), y[:, 0], y[:, 2])
-        (True, False)
-    """
+    """Return whether two columns may have the same mean for every x: their difference has mean 0 and no trend."""
     difference = a - b
     spread = difference.std()
     if spread == 0:
         return True
-    mean_score = difference.mean() / spread * np.sqrt(len(difference))
-    return _two_sided(abs(float(mean_score))) > LEVEL and features.p_value(difference) > LEVEL
+    mean_score = float(difference.mean() / spread * np.sqrt(len(difference)))
+    return two_sided(mean_score) > LEVEL and features.p_value(difference) > LEVEL
 
 
 def classes(features: Features, columns: Sequence[np.ndarray]) -> list[list[int]]:
-    """Return the numbers of columns sorted into classes whose members are alike."""
+    """Return the numbers of columns sorted into classes whose members are alike.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(2000, 1))
+        >>> classes(Features(x), (x + 0.5 * rng.normal(size=(2000, 3)) + [0, 0, 1]).T)
+        [[0, 1], [2]]
+    """
     found: list[list[int]] = []
     for j, column in enumerate(columns):
         for members in found:
@@ -186,7 +179,3 @@ def classes(features: Features, columns: Sequence[np.ndarray]) -> list[list[int]
         else:
             found.append([j])
     return found
-
-
-def _two_sided(z: float) -> float:
-    return float(2 * np.exp(log_ndtr(-abs(z))))

@@ -1,0 +1,100 @@
+"""What is recognised in rows: the law of one variable, kinds of noise, counts."""
+
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import isr
+from isr.inversion.marginals import recognise
+from isr.inversion.noise import choose
+from isr.inversion.record import of_law, of_prior_law, to_law
+
+LAWS = {
+    "uniform": stats.uniform(0.1, 9.9),
+    "arcsine": stats.beta(0.5, 0.5),
+    "beta": stats.beta(2, 5, scale=3),
+    "lognormal": stats.lognorm(0.5),
+    "weibull": stats.weibull_min(1.5, scale=2),
+    "exponential": stats.expon(scale=3),
+    "cut at both ends": stats.truncnorm(-1, 1.5, 3, 2),
+    "cut at zero": stats.truncnorm(-1, np.inf, 1, 1),
+    "student": stats.t(3),
+    "normal": stats.norm(1, 2),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_law_of_a_variable_is_within_a_hundredth_of_a_nat(name):
+    law = LAWS[name]
+    found = recognise(law.rvs(3000, random_state=1))
+    fresh = law.rvs(20_000, random_state=2)
+    assert np.mean(law.logpdf(fresh) - np.maximum(found.log_prob(fresh), -50)) < 0.01
+    assert found.p_value > 1e-3
+
+
+def test_a_box_is_recognised_from_two_hundred_rows():
+    x = np.random.default_rng(0).uniform(2, 5, 200)
+    found = recognise(x)
+    assert found.kind == "uniform"
+    assert_allclose(found.support, (2, 5), atol=0.06)
+
+
+NOISES = {
+    "laplace": stats.laplace(),
+    "uniform": stats.uniform(-1, 2),
+    "exponential": stats.expon(-1),
+    "student": stats.t(3),
+}
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_noise_of_any_shape_is_within_a_few_hundredths_of_a_nat(name):
+    law = NOISES[name]
+    u, fresh = (law.rvs((1, 4000), random_state=seed) for seed in (1, 2))
+    choice = choose(u)
+    density = choice.noise.log_density(choice.standardised(fresh)) - np.log(choice.scale[0])
+    assert np.mean(law.logpdf(fresh[0]) - np.maximum(density, -50)) < 0.06
+
+
+def test_counts_are_poisson_numbers():
+    rng = np.random.default_rng(0)
+    x = rng.gamma(3, 0.5, size=(1500, 1))
+    model = isr.Inversion(fallback=False).fit(x, rng.poisson(10 * x).astype(float))
+    assert re.fullmatch(r"y1 ~ Poisson\((10|9\.9\d+\(\d+\))\*x1\)", str(model.law_))
+    assert model.is_green_
+    assert r"\mathrm{Poisson}" in model.law_.latex()
+    assert str(to_law(of_law(model.law_))) == str(model.law_)
+    grid = np.linspace(1e-3, 6, 20_001)
+    weights = stats.gamma.pdf(grid, 3, scale=0.5) * stats.poisson.pmf(3, 10 * grid)
+    mean = np.average(grid, weights=weights)
+    draws = model.posterior([3.0]).sample(8000)
+    assert_allclose(draws.mean(), mean, rtol=0.04)
+    assert_allclose(draws.std(), np.sqrt(np.average((grid - mean) ** 2, weights=weights)), rtol=0.06)
+
+
+def test_a_logarithm_is_not_taken_for_a_sum_of_waves():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(1, 5, size=(1500, 1))
+    model = isr.Inversion(fallback=False).fit(x, np.log(x) + 0.05 * rng.normal(size=(1500, 1)))
+    assert re.match(r"y1 = ([\d.()]+\*)?log\(x1\) ± ", str(model.law_))
+
+
+def test_a_mixture_of_several_variables_is_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.choice([-2.0, 2.0], (600, 1)) + 0.5 * rng.normal(size=(600, 2))
+    model = isr.Inversion(fallback=False).fit(x, x.sum(axis=1) + 0.1 * rng.normal(size=600))
+    assert of_prior_law(model.prior_)[0]["kind"] == "mixture"
+    model.save(tmp_path / "m.isr")
+    loaded = isr.load(tmp_path / "m.isr").posterior([4.0])
+    assert_allclose(loaded.sample(20), model.posterior([4.0]).sample(20), rtol=1e-12)
+
+
+def test_a_law_of_x_is_refuted_by_rows_of_another():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(800, 2))
+    model = isr.Inversion(fallback=False).fit(x, x[:, 0] + 0.1 * rng.normal(size=800))
+    assert model.prior_.p_value(x) > 1e-3
+    assert model.prior_.p_value(np.column_stack([x[:, 0], x[:, 0]])) < 1e-4

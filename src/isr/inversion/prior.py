@@ -284,9 +284,8 @@ def normal_log_prob(u: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
 
 def of_prior(prior: Prior, names: Sequence[str]) -> PriorLaw:
     """Return a stated prior as a law; variables of a mapping are independent of each other."""
-    given = getattr(getattr(prior.draw, "__self__", None), "marginals", None) or [None]
-    known = [None if m is None or m.is_cut else stated(m.distribution) for m in given]
-    if any(m is None for m in known):
+    known = [stated(distribution) for distribution in prior.marginals]
+    if not known or any(m is None for m in known):
         return PriorLaw(tuple(names), (Joint(tuple(range(len(names))), prior),))
     order = [list(prior.names or names).index(name) for name in names]
     return PriorLaw(tuple(names), tuple(Alone(i, known[j]) for i, j in enumerate(order)))  # type: ignore[arg-type]

@@ -49,6 +49,7 @@ class Prior:
         draw: ``draw(n, generator)`` gives rows.
         density: Log-density of rows, None if unknown.
         cut: ``cut(low, high)`` gives draw, density and cut within a box, None where only rejection can.
+        marginals: Frozen SciPy distribution of each variable, where they are independent; empty where they are not.
 
     Example:
         >>> prior = parse_prior({"depth": (200.0, 240.0)})
@@ -64,6 +65,7 @@ class Prior:
     draw: Callable[[int, np.random.Generator], Any]
     density: Callable[[np.ndarray], Any] | None
     cut: Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]] | None = None
+    marginals: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return f"Prior({self.description})"
@@ -222,7 +224,8 @@ def _from_mapping(prior: Mapping[str, Any]) -> Prior:
     marginals = [_marginal(name, prior[name]) for name in names]
     bounds = parse_bounds([(m.low, m.high) for m in marginals], names)
     text = ", ".join(f"{name} ~ {marginal.text}" for name, marginal in zip(names, marginals, strict=True))
-    return Prior(names, None if bounds is None else bounds.pairs(), text, *_independent(marginals))
+    pairs = None if bounds is None else bounds.pairs()
+    return Prior(names, pairs, text, *_independent(marginals), tuple(m.distribution for m in marginals))
 
 
 def _marginal(name: str, given: Any) -> _Marginal:

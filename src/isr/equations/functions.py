@@ -170,13 +170,7 @@ NAMES = ("Phi", "PhiInverse", "MixtureQuantile", "Probit", "sigmoid", "LogAddExp
 
 
 def written_out(expression: Any) -> Any:
-    """Return an expression as it is printed: every sigmoid as ``1 / (1 + exp(-g))``, its exponent in one piece.
-
-    Example:
-        >>> u = sympy.Symbol("u")
-        >>> written_out(2 * sigmoid(1.5 * u - 0.5))
-        2/(exp(0.5 - 1.5*u) + 1)
-    """
+    """Return an expression as it is printed: every sigmoid as ``1 / (1 + exp(-g))``, its exponent in one piece."""
     if not expression.has(sigmoid, Guarded):
         return expression
     if isinstance(expression, Guarded):

@@ -42,14 +42,7 @@ class Label:
 
 
 def label_of(name: str, labels: Mapping[str, str]) -> Label:
-    """Return how the symbol called ``name`` looks, where ``labels`` holds the user's own names.
-
-    Example:
-        >>> label_of("b2_s1_3", {})
-        Label(base='s', below=('1', '3'), above='(2)', verbatim=False)
-        >>> label_of("p_Pa", {"p_Pa": "p (Pa)"})
-        Label(base='p (Pa)', below=(), above='', verbatim=True)
-    """
+    """Return how the symbol called ``name`` looks, where ``labels`` holds the user's own names."""
     if name not in labels:
         block = re.match(r"b(\d+)_(?=[a-z])", name)
         return Label(*_parts(name[block.end() :] if block else name), f"({block[1]})" if block else "")
@@ -316,13 +309,6 @@ def text(
 
     With ``unicode`` it is for the eye (π, ², ·, the user's own letters) instead of for a parser. Units, by the user's
     name of a variable, stand in remarks.
-
-    Example:
-        >>> x, z = sympy.symbols("x z", real=True)
-        >>> program = Program((x,), (), (), (0.123456 * x**2,), sympy.log(2.0), output_symbols=(z,))
-        >>> print(text(program))
-        z       = 0.1235*x**2
-        log_det = 0.6931
     """
     printer = (UnicodePrinter if unicode else TextPrinter)(digits, errors, program.labels)
     rows = rows_of(program, log_det)
@@ -339,14 +325,7 @@ def text(
 
 
 def legend(program: Program, units: Mapping[str, str], printer: Printer | None = None) -> list[str]:
-    """Return what symbols stand for, where that is not what ``printer`` prints, and in which unit.
-
-    Example:
-        >>> depth, c = sympy.symbols("depth c", real=True)
-        >>> program = Program((depth,), (), (), (depth,), sympy.S.Zero, output_symbols=(c,), labels={"c": "speed"})
-        >>> legend(program, {"depth": "m", "speed": "m/s"})
-        ['depth in m', 'c: speed in m/s']
-    """
+    """Return what symbols stand for, where that is not what ``printer`` prints, and in which unit."""
     lines = []
     for symbol in dict.fromkeys((*program.inputs, *program.conditions, *program.output_symbols)):
         label, shown = (

@@ -77,15 +77,6 @@ def latex(
 ) -> str:
     """Return a program as a LaTeX ``align*`` environment, long sums over several lines, units in comments; ``errors``
     as in `number_text`.
-
-    Example:
-        >>> x, z = sympy.symbols("x_1 z1", real=True)
-        >>> program = Program((x,), (), (), (0.123456 * x**2,), sympy.Integer(0), output_symbols=(z,))
-        >>> print(latex(program))
-        \\begin{align*}
-        z_{1} &= 0.1235 x_{1}^{2} \\\\
-        \\ln \\left| \\det J \\right| &= 0
-        \\end{align*}
     """
     printer = TexPrinter(digits, errors, program.labels)
     equations = []
@@ -228,12 +219,6 @@ def mathml(
     goes on in the next row.
 
     ``errors`` gives the standard error of a constant by its absolute value; it is shown as ``0.794(12)``.
-
-    Example:
-        >>> x, z = sympy.symbols("x z", real=True)
-        >>> program = Program((x,), (), (), (2 * x,), sympy.log(2.0), output_symbols=(z,))
-        >>> "<mn>2</mn>" in mathml(program)
-        True
     """
     printer = MathMLPrinter(digits, errors, program.labels)
     left, right = ' style="text-align:right"', ' style="text-align:left"'

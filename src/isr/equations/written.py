@@ -152,12 +152,7 @@ _NO_FUNCTIONS = ("sum", "product", "name", "where", "max", "min", "inside", *_CO
 
 
 def number(value: float) -> Any:
-    """Return a number for a formula: whole ones as integers, the others with all the digits of a double.
-
-    Example:
-        >>> number(2.0), float(number(0.1))
-        (2, 0.1)
-    """
+    """Return a number for a formula: whole ones as integers, the others with all the digits of a double."""
     value = float(value)
     return sympy.Integer(int(value)) if value.is_integer() and abs(value) < 1e9 else sympy.Float(value)
 

@@ -6,9 +6,10 @@ named ``isr_...``, which stand in the language's template.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,7 @@ class Language:
         missing: Not a number.
         longest: Functions are cut at so many characters.
         claimed: Names that no function of a model may have.
+        products: Whether sums of the same variables are written as matrix products.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Language:
     missing: str = "NAN"
     longest: int | None = None
     claimed: tuple[str, ...] = ()
+    products: bool = False
 
 
 def _of(module: str, functions: Mapping[str, str]) -> dict[str, str]:
@@ -87,7 +90,7 @@ LANGUAGES = {
         Language(
             "jax", "model_jax.py.j2",
             _of("jnp", _ARRAYS) | {"sigmoid": "jax.nn.sigmoid", "loggamma": "jax.scipy.special.gammaln"},
-            **_arrays("jnp"),
+            products=True, **_arrays("jnp"),
         ),
         Language("python", "model.py.j2", _of("np", _ARRAYS), **_arrays("np")),
     )
@@ -119,6 +122,9 @@ class LanguagePrinter(CodePrinter):
         super().__init__({"order": "none"})
         self.chosen, self.names, self.language = language, names, language.name
         self.known_functions = dict(language.functions)
+        self._groups: dict[tuple[sympy.Symbol, ...], list[Any]] = {}
+        self._named: dict[tuple[sympy.Symbol, ...], str] = {}
+        self._products: list[tuple[str, str]] = []
 
     def write(self, expression: sympy.Expr) -> str:
         """Return ``expression`` as text, or say which function the language lacks."""
@@ -147,25 +153,39 @@ class LanguagePrinter(CodePrinter):
 
     _print_Dummy = _print_Symbol
 
+    def group_sums(self, expressions: Iterable[Any]) -> None:
+        """Have sums that weigh the same variables computed by one matrix product, which `take_products` gives.
+
+        Written out term by term, a dense layer takes XLA minutes to compile; as a product, seconds.
+        """
+        totals = (sorted(e.atoms(sympy.Add), key=sympy.default_sort_key) for e in expressions)
+        for total in dict.fromkeys(itertools.chain.from_iterable(totals)):
+            if len(weights := _weights(total)) >= _FEWEST_WEIGHED:
+                self._groups.setdefault(tuple(weights), []).append(total)
+
+    def take_products(self) -> list[tuple[str, str]]:
+        """Return matrix products, as (name, text), that the text written since the last call reads."""
+        taken, self._products = self._products, []
+        return taken
+
+    def _row(self, symbols: tuple[sympy.Symbol, ...], total: Any) -> str:
+        if symbols not in self._named:
+            self._named[symbols] = f"isr_sums_{len(self._named) + 1}"
+            rows = (f"[{', '.join(map(number, _weights(t).values()))}]" for t in self._groups[symbols])
+            values = ", ".join(map(self._print, symbols))
+            text = ",\n        ".join(rows)
+            text = f"isr_product([\n        {text},\n    ], [{values}])"
+            self._products.append((self._named[symbols], text))
+        return f"{self._named[symbols]}[{self._groups[symbols].index(total)}]"
+
     def _print_Add(self, expr: Any, order: str | None = None) -> str:
-        terms = list(expr.args)
-        texts = [] if self.language != "jax" else self._product(terms)
-        texts += [self._print(term) for term in terms]
+        weights = _weights(expr) if self._groups else {}
+        texts = [self._row(tuple(weights), expr)] if tuple(weights) in self._groups else []
+        texts += [self._print(term) for term in expr.args if not texts or _weighed(term) is None]
         if len(texts) <= _TERMS_IN_A_GROUP:
             return _sum(texts)
         groups = (texts[i : i + _TERMS_IN_A_GROUP] for i in range(0, len(texts), _TERMS_IN_A_GROUP))
         return " + ".join(f"({_sum(group)})" for group in groups)
-
-    def _product(self, terms: list[Any]) -> list[str]:
-        """Weighed variables of a sum, taken out of it, as a product of vectors: XLA compiles long sums for minutes."""
-        weighed = [
-            t for t in terms if t.is_Mul and len(t.args) == 2 and t.args[0].is_Number and t.args[1].is_Symbol
-        ]
-        if len(weighed) < _FEWEST_WEIGHED:
-            return []
-        terms[:] = [t for t in terms if t not in weighed]
-        weights = ", ".join(number(float(t.args[0])) for t in weighed)
-        return [f"isr_product([{weights}], [{', '.join(self.names[t.args[1]] for t in weighed)}])"]
 
     def _print_Mul(self, expr: Any) -> str:
         coefficient, above, below = 1.0, [], []
@@ -251,6 +271,17 @@ class LanguagePrinter(CodePrinter):
 
     def _print_Not(self, expr: Any) -> str:
         return f"{self.chosen.operators['Not']}({self._print(expr.args[0])})"
+
+
+def _weighed(term: Any) -> tuple[sympy.Symbol, float] | None:
+    """Variable and weight of a term ``number * variable``, None for any other term."""
+    number, variable = term.as_coeff_Mul()
+    return (variable, float(number)) if variable.is_Symbol else None
+
+
+def _weights(total: Any) -> dict[sympy.Symbol, float]:
+    pairs = (pair for pair in map(_weighed, total.args) if pair is not None)
+    return dict(sorted(pairs, key=lambda pair: pair[0].name))
 
 
 def _of_normal(function: Any, argument: Any) -> Any:

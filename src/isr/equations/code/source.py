@@ -115,9 +115,20 @@ def plan(program: Program, language: Language, n_outputs: int | None = None) -> 
     def read_by(*expressions: Any) -> frozenset[str]:
         return frozenset(names[s] for e in expressions for s in e.free_symbols)
 
-    lines = [
-        Line(names[a.target], printer.write(a.value), read_by(a.value), a.part) for a in program.assignments
-    ]
+    if language.products:
+        printer.group_sums(program.expressions)
+    lines: list[Line] = []
+
+    def written(expression: Any, part: str) -> str:
+        text = printer.write(expression)
+        lines.extend(Line(*product, frozenset(), part) for product in printer.take_products())
+        return text
+
+    for a in program.assignments:
+        value = written(a.value, a.part)
+        lines.append(Line(names[a.target], value, read_by(a.value), a.part))
+    outputs = tuple(written(e, "result") for e in program.outputs)
+    log_det = written(program.log_det, "result")
     conditions = [names[s] for s in program.conditions]
     early, late = _by_condition(lines, set(conditions)) if language.longest else ([], lines)
     prepare, run = _cut(early, language.longest), _cut(late, language.longest) or [[]]
@@ -125,11 +136,9 @@ def plan(program: Program, language: Language, n_outputs: int | None = None) -> 
     pieces, n_carried = _pieces(
         [*prepare, *run], read_by(*program.outputs, program.log_det), arguments, conditions
     )
-    return Plan(
-        tuple(arguments), tuple(names[s] for s in program.output_symbols), tuple(pieces[: len(prepare)]),
-        tuple(pieces[len(prepare) :]), tuple(map(printer.write, program.outputs)), printer.write(program.log_det),
-        n_carried,
-    )  # fmt: skip
+    shown = tuple(names[s] for s in program.output_symbols)
+    n = len(prepare)
+    return Plan(tuple(arguments), shown, tuple(pieces[:n]), tuple(pieces[n:]), outputs, log_det, n_carried)
 
 
 def _identifiers(program: Program, language: Language) -> dict[sympy.Symbol, str]:
@@ -238,12 +247,7 @@ def _of_flow(equations: Expressions, language: Language) -> dict[str, Any]:
 
 
 def comment(text: str) -> str:
-    """Return ``text`` as it may stand in a comment of any of the languages: one line that ends nothing.
-
-    Example:
-        >>> comment("a */ b")
-        'a * / b'
-    """
+    """Return ``text`` as it may stand in a comment of any of the languages: one line that ends nothing."""
     line = one_line(text).replace("\\", "/").replace('"', "'")
     for hostile, tame in _HOSTILE.items():
         while hostile in line:

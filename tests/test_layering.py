@@ -13,6 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "isr"
 
 LIBRARY = {"tables", "bijections", "native", "training", "formulas", "equations", "posterior", "storage"} | {
+    "densities",
     "inversion",
     "search",
     "motion",
@@ -21,13 +22,14 @@ MAY_IMPORT = {
     "tables": set(),
     "bijections": {"tables", "native"},
     "native": {"tables"},
+    "densities": {"tables", "bijections"},
     "training": {"tables", "bijections"},
     "formulas": {"tables", "bijections", "equations"},
     "equations": {"tables", "bijections"},
     "storage": {"tables", "bijections", "equations", "formulas", "posterior"},
     "posterior": {"tables", "bijections"},
     "search": {"tables", "bijections", "equations"},
-    "inversion": {"tables", "bijections", "equations", "posterior", "search", "motion"},
+    "inversion": {"tables", "bijections", "densities", "equations", "posterior", "search", "motion"},
     "motion": {"tables", "equations", "search"},
     "estimators": LIBRARY,
     "report": LIBRARY | {"estimators"},

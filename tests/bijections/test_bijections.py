@@ -46,7 +46,7 @@ def formulas(*trees):
     return Formulas(constants, trees, stack=2, n_inputs=1)
 
 
-CLOSED = ("shapes", "mixture", "triangular", "spiral")
+CLOSED = ("shapes", "mixture", "triangular", "spiral", "plain polar", "edges")
 SQUARE = ("mul", ("constant", 1), ("pow", ("input", 0), 2))
 BIJECTIONS = {
     "standardise": plain(Standardise((1.0, -2.0, 3e5), (0.5, 4.0, 1e-3))),
@@ -151,6 +151,7 @@ def test_the_laws_hold_for_every_depth_and_width(case):
     "name",
     [
         "bounded",
+        "edges",
         "polar",
         "split",
         "6 blocks of 4 given y, 3 layers",

@@ -8,14 +8,14 @@ import numpy as np
 from isr.bijections.affine import Bounded, Shift, Standardise
 from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.charts import Spiral, Split
+from isr.bijections.charts import Polar, Spiral, Split
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.mixtures import mixture_of
 from isr.bijections.parameters import flatten
 from isr.bijections.primitives import PRIMITIVES
-from isr.bijections.shapes import SHAPES, Shapes
+from isr.bijections.shapes import SHAPES, Edges, Shapes
 from isr.bijections.triangular import Triangular
 
 
@@ -83,6 +83,15 @@ def triangular(key):
 
 def spiral(key):
     return Flow(Spiral(jnp.array([0.3, -0.2]), jnp.array(0.1), jnp.array(0.3), pair=(2, 0), dim=3))
+
+
+def plain_polar(key):
+    return Flow(Polar(jnp.array([0.3, -0.2]), pair=(2, 0), dim=3, cut=-2.5, plain=True))
+
+
+def edges(key):
+    sides, softness = ("low", "", "both", "high"), (0.01, 0.0, 0.002, 0.05)
+    return Flow(Edges(jnp.array([0.5, 0.0, -1.0, 0.2]), jnp.array([0.0, 0.0, 0.7, 0.0]), sides, softness))
 
 
 def split(key):
@@ -161,6 +170,8 @@ MODELS = {
     "triangular": triangular,
     "spiral": spiral,
     "polar": polar,
+    "plain polar": plain_polar,
+    "edges": edges,
     "shifted": shifted,
     "split": split,
     "formulas": formulas,

@@ -11,8 +11,10 @@ from scipy import stats
 import isr
 from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
-from isr.bijections.marginals import find_marginal, find_mixture
-from isr.estimators.closed_forms import as_opaque, closed_forms
+from isr.densities.marginals import find_marginal, marginal_steps
+from isr.densities.mixtures import find_mixture
+from isr.estimators.closed_forms import closed_forms
+from isr.estimators.column_laws import as_opaque
 from isr.formulas.canonical import build_formulas
 from isr.tables.edges import sharp_ends
 
@@ -21,10 +23,8 @@ N = 4000
 
 def kl(law, rows, seed=1):
     """Mean of log p - log q on fresh rows of one variable, with q the marginal found on others."""
-    import isr.bijections.marginals as marginals
-
     fresh = law.rvs(N, random_state=seed)
-    flow = Flow(Chain(tuple(marginals.marginal_steps([find_marginal(rows)], 1))))
+    flow = Flow(Chain(tuple(marginal_steps([find_marginal(rows)], 1))))
     return float(np.mean(law.logpdf(fresh) - flow.log_prob(fresh[:, None])))
 
 

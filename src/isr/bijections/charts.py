@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -20,20 +20,25 @@ from isr.bijections.primitives import log_cosh, ndtr, ndtri
 
 
 class Polar(AbstractBijection):
-    """Maps two variables to the logarithm of their radius and the normal quantile of their angle.
+    """Maps two variables to their radius, or its logarithm, and their angle, or its normal quantile.
 
-    With ``r`` and ``theta`` the polar coordinates of ``(x_i - a, x_j - b)``: ``u_i = log(r)`` and
-    ``u_j = Phi^-1(1/2 + theta / (2 pi))``, which makes a uniform angle exactly normal.
+    With ``r`` and ``theta`` the polar coordinates of ``(x_i - a, x_j - b)``: ``u_i = log(r)``, or ``r`` if ``plain``,
+    and ``u_j = Phi^-1(1/2 + theta / (2 pi))``, which makes a uniform angle exactly normal; ``theta`` itself, counted
+    from ``cut`` on, where there is a cut.
 
     Args:
         centre: The learned centre ``(a, b)``.
         pair: Which two variables.
         dim: Number of variables in all.
+        cut: Where angles start; None for normal quantiles of angles from ``-pi`` on.
+        plain: Whether the radius stays as it is.
     """
 
     centre: Float[Array, "2"]
     pair: tuple[int, int] = eqx.field(static=True)
     dim: int = eqx.field(static=True)
+    cut: float | None = eqx.field(static=True, default=None)
+    plain: bool = eqx.field(static=True, default=False)
 
     part: ClassVar[str] = "polar"
 
@@ -46,25 +51,40 @@ class Polar(AbstractBijection):
         i, j = self.pair
         a, b = checkpoint_name(x[i] - self.centre[0], "dx"), checkpoint_name(x[j] - self.centre[1], "dy")
         log_radius = checkpoint_name(0.5 * jnp.log(a * a + b * b), "rho")
-        u = checkpoint_name(probit(0.5 + jnp.arctan2(b, a) / (2 * math.pi)), "angle")
-        log_det = -2 * log_radius - math.log(2 * math.pi) + LOG_SQRT_2PI + 0.5 * u * u
-        return x.at[i].set(log_radius).at[j].set(u), log_det
+        angle, log_det = jnp.arctan2(b, a), -log_radius if self.plain else -2 * log_radius
+        if self.cut is None:
+            u = checkpoint_name(probit(0.5 + angle / (2 * math.pi)), "angle")
+            log_det = log_det - math.log(2 * math.pi) + LOG_SQRT_2PI + 0.5 * u * u
+        else:
+            turns = jnp.floor((angle - self.cut) / (2 * math.pi)) if self.cut != -math.pi else 0.0
+            u = checkpoint_name(angle - 2 * math.pi * turns, "turn")
+        radius = checkpoint_name(jnp.sqrt(a * a + b * b), "r") if self.plain else log_radius
+        return x.at[i].set(radius).at[j].set(u), log_det
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         i, j = self.pair
-        log_radius, u = checkpoint_name(jnp.clip(z[i], -80.0, 80.0), "rho"), checkpoint_name(z[j], "angle")
-        radius, angle = jnp.exp(log_radius), checkpoint_name(2 * math.pi * (ndtr(u) - 0.5), "turn")
-        log_det = 2 * log_radius + math.log(2 * math.pi) - LOG_SQRT_2PI - 0.5 * u * u
+        if self.plain:
+            radius = checkpoint_name(z[i], "r")
+            log_det = jnp.log(jnp.abs(radius))
+        else:
+            log_radius = checkpoint_name(jnp.clip(z[i], -80.0, 80.0), "rho")
+            radius, log_det = jnp.exp(log_radius), 2 * log_radius
+        if self.cut is None:
+            u = checkpoint_name(z[j], "angle")
+            angle = checkpoint_name(2 * math.pi * (ndtr(u) - 0.5), "turn")
+            log_det = log_det + math.log(2 * math.pi) - LOG_SQRT_2PI - 0.5 * u * u
+        else:
+            angle = checkpoint_name(z[j], "turn")
         a = checkpoint_name(self.centre[0] + radius * jnp.cos(angle), "px")
         b = checkpoint_name(self.centre[1] + radius * jnp.sin(angle), "py")
         return z.at[i].set(a).at[j].set(b), log_det
 
-    def after(self, scale: Standardise) -> tuple[list[AbstractBijection], None]:
+    def after(self, scale: Standardise) -> tuple[list[AbstractBijection], Any]:
         """Return the same around a centre in raw units, where both variables have one scale."""
         pair = np.array(self.pair)
         shift, width = jnp.asarray(scale.shift), jnp.asarray(scale.scale)
-        if np.ptp(np.array(scale.scale)[pair]):
-            return [scale, self], None
+        if self.plain or np.ptp(np.array(scale.scale)[pair]):
+            return super().after(scale)
         offset = jnp.zeros(self.dim).at[self.pair[0]].set(jnp.log(width[self.pair[0]]))
         return [replace(self, centre=shift[pair] + width[pair] * self.centre), Shift(offset)], None
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 
-from isr.bijections.affine import LOG_SQRT_2PI
+from isr.bijections.affine import LARGEST_EXPONENT, LOG_SQRT_2PI
 from isr.bijections.bijection import AbstractBijection, Mapped, Vector
-from isr.bijections.primitives import log_cosh
+from isr.bijections.primitives import log_cosh, ndtr, ndtri
 from isr.bijections.probits import gumbel_of_number, number_of_gumbel, number_of_laplace, number_of_logistic
 
 Pair = tuple[Any, Any]
@@ -149,3 +151,82 @@ class Shapes(AbstractBijection):
             images.append(self.location[i] + jnp.exp(self.log_scale[i]) * w)
             log_det = log_det - slope + self.log_scale[i]
         return jnp.stack(images), log_det
+
+
+class Edges(AbstractBijection):
+    """Opens ends where rows stop at once, and lets a few lie beyond: log-densities fall in a straight line there.
+
+    With ``r`` the distance from the end: ``log(r)`` where ``r`` is above ``softness``, and its tangent there below.
+    Between two ends, ``Phi^-1(r)`` of the share ``r`` of the way, and its tangents within ``softness`` of each.
+
+    Args:
+        ends: The end of each variable, the lower one of two; 0 where it is open.
+        log_widths: Logarithm of the distance between two ends.
+        sides: Which ends each variable has: ``""``, ``"low"``, ``"high"`` or ``"both"``.
+        softness: Of each variable, fixed.
+    """
+
+    ends: Float[Array, " dim"]
+    log_widths: Float[Array, " dim"]
+    sides: tuple[str, ...] = eqx.field(static=True)
+    softness: tuple[float, ...] = eqx.field(static=True)
+
+    part: ClassVar[str] = "edges"
+
+    def __check_init__(self) -> None:
+        if not len(self.ends) == len(self.log_widths) == len(self.sides) == len(self.softness):
+            raise ValueError(f"{len(self.ends)} variables need as many widths, sides and softnesses")
+        for side, soft in zip(self.sides, self.softness, strict=True):
+            if side not in ("", "low", "high", "both") or (
+                side and not 0 < soft < (0.5 if side == "both" else np.inf)
+            ):
+                raise ValueError(
+                    f"an edge is low, high or both, with a small positive softness, got {side!r}, {soft}"
+                )
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return len(self.sides)
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        images, log_det = [], jnp.zeros((), x.dtype)
+        for i, (side, soft) in enumerate(zip(self.sides, self.softness, strict=True)):
+            sign = -1.0 if side == "high" else 1.0
+            r = sign * (x[i] - self.ends[i]) * jnp.exp(-self.log_widths[i])
+            if side == "both":
+                inner = jnp.clip(r, soft, 1 - soft)
+                u = ndtri(inner)
+                slope = LOG_SQRT_2PI + 0.5 * u * u - self.log_widths[i]
+                u = u + (r - inner) / _bell(soft)
+            elif side:
+                inner = jnp.maximum(r, soft)
+                u, slope = sign * (jnp.log(inner) + (r - inner) / soft), -jnp.log(inner) - self.log_widths[i]
+            else:
+                u, slope = x[i], 0.0
+            images.append(checkpoint_name(u, f"w_{i + 1}") if side else u)
+            log_det = log_det + slope
+        return jnp.stack(images), log_det
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        images, log_det = [], jnp.zeros((), z.dtype)
+        for i, (side, soft) in enumerate(zip(self.sides, self.softness, strict=True)):
+            u, sign = checkpoint_name(z[i], f"w_{i + 1}") if side else z[i], -1.0 if side == "high" else 1.0
+            if side == "both":
+                inner = jnp.clip(u, ndtri(jnp.asarray(soft, z.dtype)), -ndtri(jnp.asarray(soft, z.dtype)))
+                r = ndtr(inner) + (u - inner) * _bell(soft)
+                slope = self.log_widths[i] - LOG_SQRT_2PI - 0.5 * inner * inner
+            elif side:
+                inner = jnp.clip(sign * u, math.log(soft), LARGEST_EXPONENT)
+                r = jnp.exp(inner) + jnp.minimum(sign * u - inner, 0.0) * soft
+                slope = inner + self.log_widths[i]
+            else:
+                r, slope = u, 0.0
+            images.append(self.ends[i] + sign * jnp.exp(self.log_widths[i]) * r if side else r)
+            log_det = log_det + slope
+        return jnp.stack(images), log_det
+
+
+def _bell(p: float) -> float:
+    """The normal density at the quantile of p."""
+    return math.exp(-0.5 * NormalDist().inv_cdf(p) ** 2 - LOG_SQRT_2PI)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from isr.bijections.affine import Bounded, bounded, standardise
 from isr.bijections.build import Architecture
+from isr.bijections.charts import Polar, Spiral
 from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.primitives import PAPER_LIBRARY
@@ -83,7 +85,8 @@ class FlowModel(EquationModel):
 
     def _found_bounds(self) -> str:
         """What sharp ends of rows became bounds of the chosen model, in words."""
-        boxes = [step for step in self.flow_.steps if isinstance(step, Bounded)]
+        in_x = itertools.takewhile(lambda step: not isinstance(step, Polar | Spiral), self.flow_.steps)
+        boxes = [step for step in in_x if isinstance(step, Bounded)]
         ends = [
             f"{name} ends sharply at {' and '.join(f'{end:.6g}' for end in (low, high) if end is not None)}"
             for box in boxes

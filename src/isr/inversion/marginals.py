@@ -16,7 +16,7 @@ from jaxtyping import Float
 from scipy import optimize, stats
 from scipy.special import logsumexp, ndtr, ndtri
 
-from isr.bijections.marginals import find_mixture
+from isr.densities.mixtures import find_mixture
 from isr.tables.edges import sharp_ends
 
 # A family passes unless rows it was not fitted to refute it at this level (Kolmogorov-Smirnov).

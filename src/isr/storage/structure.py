@@ -57,6 +57,7 @@ CLASSES = {
     "ConditionMap": "isr.bijections.coupling",
     "Coupling": "isr.bijections.coupling",
     "EQL": "isr.bijections.networks",
+    "Edges": "isr.bijections.shapes",
     "Ensemble": "isr.bijections.ensemble",
     "Flow": "isr.bijections.flow",
     "Formulas": "isr.bijections.formula",

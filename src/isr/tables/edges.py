@@ -74,10 +74,16 @@ def sharp_box(x: Float[np.ndarray, "n d"]) -> Bounds | None:
     return box if np.isfinite([*box.low, *box.high]).any() else None
 
 
+def end_gap(x: Float[np.ndarray, " n"]) -> float:
+    """Return how far rows are apart near the lower end of a column, by its outermost ones."""
+    distance = np.sort(x) - x.min()
+    n = min(max(LEAST_OUTERMOST, int(OUTERMOST * len(x))), len(x)) - 1
+    return float(distance[n]) / n
+
+
 def _outside(first: float, distance: np.ndarray) -> float:
     """A round number just below the first row, or else one so far below that hardly a row will lie beyond."""
-    n = max(LEAST_OUTERMOST, int(OUTERMOST * len(distance))) - 1
-    gap = float(distance[min(n, len(distance) - 1)]) / n
+    gap = end_gap(distance)
     for digits in range(-int(np.floor(np.log10(distance[-1]))), 16):
         near = float(np.floor(first * 10.0**digits) / 10.0**digits)
         if 0 <= first - near <= NEAR * gap:

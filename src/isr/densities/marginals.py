@@ -6,9 +6,8 @@ variable: its bounds opened, then a shape or a mixture. All figures are nats, su
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,24 +17,27 @@ import numpy as np
 from jaxtyping import Float
 from scipy import optimize, stats
 
-from isr.bijections.affine import LOG_SQRT_2PI, Bounded, Ends, open_bounds
+from isr.bijections.affine import LOG_SQRT_2PI, Bounded, Permutation
 from isr.bijections.bijection import AbstractBijection
-from isr.bijections.mixtures import Mixture, mixture_of
+from isr.bijections.mixtures import mixture_of
 from isr.bijections.parameters import on_device
-from isr.bijections.shapes import SHAPES, Shapes
-from isr.tables.edges import sharp_ends
+from isr.bijections.shapes import SHAPES, Edges, Shapes
+from isr.densities.mixtures import find_mixture
+from isr.tables.edges import end_gap, sharp_ends
 
 # Rows that shapes are compared on.
 N_ROWS = 4096
 # Shapes are tried where skewness and kurtosis refute the normal law at this level.
 NORMAL = 0.01
-MOST_MODES = 8
+# Gaps between rows at an end over which it is soft.
+SOFT = 5.0
+_IDENTITY = Permutation((0,))
 # What is longer must gain so many nats beyond BIC.
 CAUTION = 3.0
 # Location, scale, tail and skew: which of them each form of a shape has free.
 FORMS: tuple[tuple[str, tuple[bool, ...]], ...] = (
     *((kind, (True, True, False, False)) for kind in ("logistic", "laplace", "gumbel", "gumbel_low")),
-    ("gumbel_low", (True, False, False, False)),  # of a logarithm: the exponential law
+    *((kind, (True, False, False, False)) for kind in ("gumbel_low", "gumbel")),  # of a logarithm: the exponential law
     *((kind, (True, True, True, lean)) for lean in (False, True)
       for kind in ("johnson", "sinh_arcsinh", "power_tails")),
 )  # fmt: skip
@@ -53,6 +55,7 @@ class Marginal:
         mixture: Weights, means and standard deviations instead of a shape, where it has several modes.
         price: Minus the log-likelihood, and half of log(rows) for each constant.
         fits: p-value of what it makes of the rows being normal.
+        softness: Of its ends, 0 where they are bounds that no row is beyond.
     """
 
     low: float | None
@@ -62,12 +65,34 @@ class Marginal:
     price: float
     fits: float = 0.0
     mixture: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+    softness: float = 0.0
+
+    @property
+    def side(self) -> str:
+        """Which ends it has: ``""``, ``"low"``, ``"high"`` or ``"both"``."""
+        return {(0, 0): "", (1, 0): "low", (0, 1): "high", (1, 1): "both"}[
+            self.low is not None, self.high is not None
+        ]
+
+    def opening(self) -> tuple[float, float]:
+        """Return the end that `Edges` reads, and the logarithm of the distance between two."""
+        if self.low is None or self.high is None:
+            return (self.high if self.low is None else self.low) or 0.0, 0.0
+        return self.low, float(np.log(self.high - self.low))
 
 
-def find_marginal(x: Float[np.ndarray, " n"], *, edges: bool = True, positive: bool = True) -> Marginal:
+def find_marginal(
+    x: Float[np.ndarray, " n"],
+    *,
+    edges: bool = True,
+    positive: bool = True,
+    soft: bool = False,
+    ends: tuple[float, float] | None = None,
+) -> Marginal:
     """Return the shortest good description of a column.
 
-    ``edges`` lets sharp ends be bounds, and ``positive`` lets zero be one where no row is below.
+    ``edges`` lets sharp ends be bounds, ``positive`` lets zero be one where no row is below, and with ``soft`` a few
+    rows may lie beyond sharp ends. Or the ``ends`` are known.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -76,8 +101,10 @@ def find_marginal(x: Float[np.ndarray, " n"], *, edges: bool = True, positive: b
         >>> find_marginal(rng.standard_t(3, 4000)).kind, len(find_marginal(rng.normal(0, 1, 2000)).numbers)
         ('power_tails', 4)
     """
-    found = [m for low, high in _openings(x, edges, positive) for m in _shaped(x, low, high)]
-    best = min(found, key=lambda m: m.price)
+    known = [] if ends is None else [_opened(*ends)]
+    openings = known or (_soft_openings(x) if soft else _openings(x, edges, positive))
+    found = [m for opening in openings for m in _shaped(x, opening)]
+    best = min(found, key=_price)
     return best if best.fits > NORMAL else min([best, *_modes(x)], key=_price)
 
 
@@ -85,49 +112,68 @@ def _price(marginal: Marginal) -> float:
     return marginal.price
 
 
-def _openings(x: np.ndarray, edges: bool, positive: bool) -> Iterator[tuple[float | None, float | None]]:
+def _opened(low: float | None, high: float | None, softness: float = 0.0) -> Marginal:
+    return Marginal(low, high, "normal", (0.0, 0.0, 0.0, 0.0), np.inf, softness=softness)
+
+
+def _openings(x: np.ndarray, edges: bool, positive: bool) -> Iterator[Marginal]:
     """The ends a variable may have: none, zero where it is positive, those that rows end sharply at."""
     low, high = sharp_ends(x) if edges else (None, None)
     if low is not None and high is not None:
-        yield low, high  # rows up to both ends: nothing else would do
+        yield _opened(low, high)  # rows up to both ends: nothing else would do
         return
-    yield None, None
+    yield _opened(None, None)
     if low is not None or high is not None:
-        yield low, high
+        yield _opened(low, high)
     if positive and x.min() > 0 and low != 0:
-        yield 0.0, None
+        yield _opened(0.0, None)
     if positive and x.min() > 0 and x.max() < 1:
-        yield 0.0, 1.0
+        yield _opened(0.0, 1.0)
 
 
-def _shaped(x: np.ndarray, low: float | None, high: float | None) -> Iterator[Marginal]:
+def _soft_openings(x: np.ndarray) -> Iterator[Marginal]:
+    yield _opened(None, None)
+    firsts = zip(sharp_ends(x), (x.min(), x.max()), strict=True)
+    low, high = (None if end is None else float(first) for end, first in firsts)
+    if low is None and high is None:
+        return
+    gap = max(end_gap(sign * x) for sign, end in ((1, low), (-1, high)) if end is not None)
+    is_box = low is not None and high is not None
+    yield _opened(low, high, min(SOFT * gap / (high - low), 0.1) if is_box else SOFT * gap)
+
+
+def _shaped(x: np.ndarray, opening: Marginal) -> Iterator[Marginal]:
     """The normal law of an opened variable, and every shape if that does not do."""
-    n, width = len(x), 1.0 if low is None or high is None else high - low
+    n, ends = len(x), (opening.low, opening.high)
     with jax.enable_x64(True):
-        opened, slopes = jax.vmap(lambda v: open_bounds(v[None], [Ends(low, high, width)]))(jnp.asarray(x))
+        step = (_opening_steps([opening], 1) or [_IDENTITY])[0]
+        opened, slopes = jax.vmap(step.forward_and_log_det)(jnp.asarray(x)[:, None])
     u, gain = np.asarray(opened)[:, 0], float(np.sum(np.asarray(slopes)))
     if not np.all(np.isfinite(u)):
         return
-    ends = 0.5 * np.log(n) * sum(end not in (None, 0.0, 1.0) for end in (low, high))
+    cost = 0.5 * np.log(n) * sum(end not in (None, 0.0, 1.0) for end in ends)
 
     def of(kind: str, numbers: Sequence[float], nats: float, n_free: int) -> Marginal:
-        price = n * nats - gain + ends + 0.5 * np.log(n) * n_free + (0.0 if kind == "normal" else CAUTION)
+        price = n * nats - gain + cost + 0.5 * np.log(n) * n_free + (0.0 if kind == "normal" else CAUTION)
         location, log_scale, tail, skew = (float(v) for v in numbers)
         with jax.enable_x64(True):
             z = SHAPES[kind].forward((jnp.asarray(u) - location) * np.exp(-log_scale), tail, skew)[0]
         fits = float(stats.kstest(np.asarray(z), "norm").pvalue)
-        return Marginal(low, high, kind, (location, log_scale, tail, skew), float(price), fits)
+        return replace(
+            opening, kind=kind, numbers=(location, log_scale, tail, skew), price=float(price), fits=fits
+        )
 
+    is_box = opening.side == "both"
     mean, sd = float(np.mean(u)), float(np.std(u))
     nats = np.log(max(sd, 1e-300)) + 0.5 + LOG_SQRT_2PI
-    if low is not None and high is not None:  # a uniform variable needs no number more
+    if is_box:  # a uniform variable needs no number more
         yield of("normal", (0.0, 0.0, 0.0, 0.0), 0.5 * float(np.mean(u * u)) + LOG_SQRT_2PI, 0)
     yield of("normal", (mean, np.log(max(sd, 1e-300)), 0.0, 0.0), float(nats), 2)
     leans = n >= 30 and stats.skewtest(u).pvalue < NORMAL if sd > 0 else False
     if sd > 0 and n >= 30 and stats.jarque_bera(u).pvalue < NORMAL:
         for kind, free in FORMS:
             fits = free[3] == leans if free[2] else kind.startswith("gumbel") == leans
-            if fits and (free[1] or (low is not None and high is None)):
+            if fits and (free[1] or (opening.side and not is_box)):
                 fit = _fitted(kind, free, u)
                 if fit is not None:
                     yield of(kind, *fit, sum(free))
@@ -183,23 +229,34 @@ def _modes(x: np.ndarray) -> Iterator[Marginal]:
     """The best mixture of normal laws, where no shape passes."""
     if len(x) < 50 or np.ptp(x) == 0:
         return
-    mixture = find_mixture(x[:, None], most=MOST_MODES, kinds=("spherical",))
+    mixture = find_mixture(x[:, None], kinds=("spherical",))
     if mixture is not None and len(mixture.weights) > 1:
         sds = np.sqrt(mixture.covariances[:, 0, 0])
         numbers = (mixture.weights, mixture.means[:, 0], sds)
         yield Marginal(None, None, "normal", (0.0, 0.0, 0.0, 0.0), mixture.price + CAUTION, 1.0, numbers)
 
 
+def _opening_steps(marginals: Sequence[Marginal], dim: int) -> list[AbstractBijection]:
+    rest, steps = dim - len(marginals), []
+    hard = [(None, None) if m.softness else (m.low, m.high) for m in marginals] + [(None, None)] * rest
+    if any(end is not None for pair in hard for end in pair):
+        low, high = zip(*hard, strict=True)
+        steps.append(Bounded(low, high))
+    soft = [m if m.softness else _opened(None, None) for m in marginals] + [_opened(None, None)] * rest
+    if any(m.softness for m in soft):
+        ends, widths = np.array([m.opening() for m in soft]).T
+        sides, softness = tuple(m.side for m in soft), tuple(m.softness for m in soft)
+        steps.append(Edges(on_device(ends), on_device(widths), sides, softness))
+    return steps
+
+
 def marginal_steps(marginals: Sequence[Marginal], dim: int) -> list[AbstractBijection]:
     """Return the bijections of variables 0, 1, ... of ``dim``, those without a marginal left as they are."""
     rest = dim - len(marginals)
-    steps: list[AbstractBijection] = []
-    low, high = [m.low for m in marginals], [m.high for m in marginals]
-    if any(end is not None for end in (*low, *high)):
-        steps.append(Bounded((*low, *[None] * rest), (*high, *[None] * rest)))
+    steps = _opening_steps(marginals, dim)
     numbers = np.array([m.numbers for m in marginals] + [(0.0,) * 4] * rest)
-    if np.any(numbers):
-        kinds = (*(m.kind for m in marginals), *["normal"] * rest)
+    kinds = (*(m.kind for m in marginals), *["normal"] * rest)
+    if np.any(numbers) or set(kinds) != {"normal"}:
         steps.append(Shapes(*(on_device(column) for column in numbers.T), kinds))
     for i, marginal in enumerate(marginals):
         if marginal.mixture is not None:
@@ -207,105 +264,3 @@ def marginal_steps(marginals: Sequence[Marginal], dim: int) -> list[AbstractBije
             square = np.square(sds)[:, None, None]
             steps.append(mixture_of(weights, means[:, None], square, variables=(i,), dim=dim))
     return steps
-
-
-# Mixtures of normal laws ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class FoundMixture:
-    """Weights, means and covariances of normal laws, how long they take to be told, and their loss with it, in nats."""
-
-    weights: Float[np.ndarray, " k"]
-    means: Float[np.ndarray, "k d"]
-    covariances: Float[np.ndarray, "k d d"]
-    shared: str
-    price: float
-
-    def bijection(self, variables: tuple[int, ...], dim: int) -> Mixture:
-        """Return the mixture as a bijection of these variables."""
-        found = mixture_of(self.weights, self.means, self.covariances, variables=variables, dim=dim)
-        scales = found.log_scales[:1] if "one" in self.shared else found.log_scales
-        scales = scales[:, :1] if "round" in self.shared else scales
-        odds = found.log_odds * 0 if "even" in self.shared else found.log_odds
-        return Mixture(odds, found.means, scales, found.slopes, variables, dim)
-
-
-def find_mixture(
-    x: Float[np.ndarray, "n d"],
-    *,
-    most: int = MOST_MODES,
-    least: int = 1,
-    kinds: Sequence[str] = ("spherical", "diag", "full"),
-) -> FoundMixture | None:
-    """Return the mixture of at most so many normal laws that BIC likes best; None where none can be fitted.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> x = np.concatenate([rng.normal(-2, 0.5, (500, 2)), rng.normal(2, 0.5, (500, 2))])
-        >>> found = find_mixture(x)
-        >>> len(found.weights), found.shared
-        (2, 'even one round')
-    """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-
-    scale = np.std(x) if x.shape[1] == 1 else np.std(x, axis=0)
-    if not np.all(scale > 0):
-        return None
-    some = x if len(x) <= N_ROWS else x[:: -(-len(x) // N_ROWS)]
-    best: tuple[float, Any] = (np.inf, None)
-    for kind in kinds:
-        unit = 1.0 if kind == "spherical" else scale
-        waited, lowest = 0, np.inf
-        for k in range(least, min(most, len(x) // (3 * x.shape[1] + 3)) + 1):
-            model = GaussianMixture(k, covariance_type=kind, n_init=1 + (1 < k < 6), random_state=0, reg_covar=1e-6,
-                                    max_iter=200, tol=1e-4)  # fmt: skip
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)
-                    model.fit(some / unit)
-            except ValueError:
-                break
-            bic = model.bic(some / unit) + 2 * len(some) * float(np.sum(np.log(unit * np.ones(x.shape[1]))))
-            lowest, waited = (bic, 0) if bic < lowest else (lowest, waited + 1)
-            best = min(best, (bic, (model, unit)), key=lambda pair: pair[0])
-            if waited >= 2:
-                break
-    if best[1] is None:
-        return None
-    return _shortened(x, *best[1])
-
-
-def _shortened(x: np.ndarray, model: Any, unit: Any) -> FoundMixture:
-    """The mixture of all rows, with numbers shared among its components where that is cheaper."""
-    model.set_params(warm_start=False, max_iter=500, n_init=1, weights_init=model.weights_,
-                     means_init=model.means_, precisions_init=model.precisions_).fit(x / unit)  # fmt: skip
-    k, d = model.means_.shape
-    cov = {"spherical": lambda c: c[:, None, None] * np.eye(d), "diag": lambda c: c[:, :, None] * np.eye(d)}
-    covariances = cov.get(model.covariance_type, lambda c: c)(model.covariances_)
-    unit = unit * np.ones(d)
-    means, covariances, weights = model.means_ * unit, covariances * np.outer(unit, unit), model.weights_
-    found = []
-    own = {"spherical": "round", "diag": "", "full": ""}[model.covariance_type]
-    n_own = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[model.covariance_type]
-    together = np.einsum("k,kij->ij", weights, covariances)
-    for even in ("even", "") if k > 1 else ("",):
-        for one in ("one", "") if k > 1 and model.covariance_type != "full" else ("",):
-            w = np.full(k, 1 / k) if even else weights
-            c = np.repeat(together[None], k, axis=0) if one else covariances
-            size = k * d + (0 if even else k - 1) + (n_own if one else k * n_own)
-            price = -float(np.sum(log_density(x, w, means, c))) + 0.5 * np.log(len(x)) * size
-            found.append(FoundMixture(w, means, c, " ".join(s for s in (even, one, own) if s), price))
-    return min(found, key=lambda mixture: mixture.price)
-
-
-def log_density(
-    x: Float[np.ndarray, "n d"], weights: np.ndarray, means: np.ndarray, covariances: np.ndarray
-) -> Float[np.ndarray, " n"]:
-    """Return the log-density of a mixture of normal laws."""
-    parts = [
-        np.log(w) + stats.multivariate_normal(m, c, allow_singular=True).logpdf(x)
-        for w, m, c in zip(weights, means, covariances, strict=True)
-    ]
-    return np.logaddexp.reduce(parts, axis=0)

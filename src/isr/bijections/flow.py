@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -31,6 +31,7 @@ from isr.bijections.bijection import (
 from isr.bijections.coupling import ConditionMap
 from isr.bijections.parameters import cast
 from isr.bijections.programs import Accelerated, accelerate, compiled, with_inputs
+from isr.bijections.shapes import Edges
 from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
 
 CHUNK = 16_384
@@ -223,12 +224,21 @@ class Flow(eqx.Module):
     ) -> np.ndarray:
         """Return the log-density (nats) of rows of x, given y where there is a condition."""
         densities = self._rows("log_prob_columns", x, y, precision, y_enters=self.condition_dim > 0)
-        for place, step in enumerate(self.steps):
-            if isinstance(step, Bounded) and any(end is not None for end in (*step.low, *step.high)):
-                before = replace(self, bijection=Chain(self.steps[:place])) if place else None
-                seen = _checked(x, self.dim, "x", np.float64) if before is None else before.forward(x, y)[0]
-                densities = np.where(step.contains(seen), densities, densities.dtype.type(-np.inf))
+        if any(isinstance(step, Bounded) for step in self.steps):
+            densities = np.where(self.contains(x, y, kinds=Bounded), densities, densities.dtype.type(-np.inf))
         return densities
+
+    def contains(
+        self, x: np.ndarray, y: np.ndarray | None = None, *, kinds: Any = (Bounded, Edges)
+    ) -> np.ndarray:
+        """Return whether rows of x are inside of all bounds and edges, by default, that its steps have."""
+        x = _checked(x, self.dim, "x", np.float64)
+        inside = np.ones(len(x), bool)
+        for place, step in enumerate(self.steps):
+            if isinstance(step, kinds):
+                before = replace(self, bijection=Chain(self.steps[:place])) if place else None
+                inside &= step.contains(x if before is None else before.forward(x, y)[0])
+        return inside
 
     def sample(
         self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None, *, precision: Precision = "double"

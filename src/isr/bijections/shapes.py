@@ -189,18 +189,26 @@ class Edges(AbstractBijection):
         """How many variables it maps."""
         return len(self.sides)
 
+    def contains(self, rows: Float[np.ndarray, "n dim"]) -> np.ndarray:
+        """Return whether each row lies inside of all ends."""
+        share = (rows[:, : self.dim] - np.asarray(self.ends)) * np.exp(-np.asarray(self.log_widths))
+        has_low, has_high = (np.array([s in (side, "both") for s in self.sides]) for side in ("low", "high"))
+        most = np.array([1.0 if s == "both" else 0.0 for s in self.sides])
+        return np.all((~has_low | (share >= 0)) & (~has_high | (share <= most)), axis=1)
+
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         images, log_det = [], jnp.zeros((), x.dtype)
         for i, (side, soft) in enumerate(zip(self.sides, self.softness, strict=True)):
             sign = -1.0 if side == "high" else 1.0
             r = sign * (x[i] - self.ends[i]) * jnp.exp(-self.log_widths[i])
+            r = checkpoint_name(r, f"r_{i + 1}") if side else r
             if side == "both":
-                inner = jnp.clip(r, soft, 1 - soft)
+                inner = checkpoint_name(jnp.clip(r, soft, 1 - soft), f"m_{i + 1}")
                 u = ndtri(inner)
                 slope = LOG_SQRT_2PI + 0.5 * u * u - self.log_widths[i]
                 u = u + (r - inner) / _bell(soft)
             elif side:
-                inner = jnp.maximum(r, soft)
+                inner = checkpoint_name(jnp.maximum(r, soft), f"m_{i + 1}")
                 u, slope = sign * (jnp.log(inner) + (r - inner) / soft), -jnp.log(inner) - self.log_widths[i]
             else:
                 u, slope = x[i], 0.0
@@ -217,7 +225,7 @@ class Edges(AbstractBijection):
                 r = ndtr(inner) + (u - inner) * _bell(soft)
                 slope = self.log_widths[i] - LOG_SQRT_2PI - 0.5 * inner * inner
             elif side:
-                inner = jnp.clip(sign * u, math.log(soft), LARGEST_EXPONENT)
+                inner = checkpoint_name(jnp.clip(sign * u, math.log(soft), LARGEST_EXPONENT), f"m_{i + 1}")
                 r = jnp.exp(inner) + jnp.minimum(sign * u - inner, 0.0) * soft
                 slope = inner + self.log_widths[i]
             else:

@@ -163,7 +163,7 @@ def not_wild(front: Sequence[Point], rows: Rows, normal: Point | None) -> list[P
         if not np.all(np.abs(drawn - x.mean(axis=0)) <= WILD_DRAW * _reach(x)):
             return False
         density = point.model.log_prob(moved)
-        loss = np.where(np.isneginf(density), 0.0, expected - density)  # rows moved out of bounds
+        loss = np.where(point.model.contains(moved), expected - density, 0.0)
         return bool(np.all(loss < WORST_MOVED_ROW) or np.median(loss) > WORST_ROW)
 
     return [point for point in front if point is normal or is_fine(point)]

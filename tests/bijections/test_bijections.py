@@ -22,9 +22,10 @@ from isr.bijections.affine import (
 )
 from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_core
-from isr.bijections.charts import Polar, SinhArcsinh, Split
+from isr.bijections.charts import Polar, Split
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.formula import Formulas
+from isr.bijections.shapes import SinhArcsinh
 
 N = 100_000
 N_FEATURES = 2

@@ -11,12 +11,11 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.charts import Polar, Spiral, Split
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.flow import Flow
-from isr.bijections.formula import Formulas
+from isr.bijections.formula import Formulas, Triangular
 from isr.bijections.mixtures import mixture_of
 from isr.bijections.parameters import flatten
 from isr.bijections.primitives import PRIMITIVES
 from isr.bijections.shapes import SHAPES, Edges, Shapes
-from isr.bijections.triangular import Triangular
 
 
 def sparse(flow, share=0.15, seed=0):

@@ -69,6 +69,75 @@ def standardise(rows: Float[np.ndarray, "n dim"]) -> Standardise:
     return Standardise(tuple((size * mean).tolist()), tuple(np.where(tiny, 1.0, size * sd).tolist()))
 
 
+class Spread(AbstractBijection):
+    """Maps ``y`` to ``(g(y) - shift) / scale``, ``g`` by column: itself, ``log(y + a)`` or ``asinh((y - a) / b)``.
+
+    Only ever read, it has no log-determinant.
+
+    Args:
+        standardise: Shift and scale after the change.
+        offsets: ``a`` of each column.
+        widths: ``b`` of each column; 0 for the logarithm, None where a column stays as it is.
+
+    Example:
+        >>> from isr.bijections.affine import Standardise
+        >>> skewed = Spread(Standardise((0.0, 0.0), (1.0, 2.0)), (0.0, 0.0), (0.0, None))
+        >>> skewed.forward_and_log_det(jnp.array([1.0, 3.0]))[0].tolist()
+        [0.0, 1.5]
+        >>> skewed.columns(np.array([[1.0, 3.0]]))
+        array([[0., 3.]])
+        >>> skewed.dim, skewed.shift, skewed.scale, skewed.inverse_and_log_det(jnp.array([0.0, 1.5]))[0].tolist()
+        (2, (0.0, 0.0), (1.0, 2.0), [1.0, 3.0])
+    """
+
+    standardise: Standardise
+    offsets: tuple[float, ...] = eqx.field(static=True)
+    widths: tuple[float | None, ...] = eqx.field(static=True)
+
+    part: ClassVar[str] = "standardise"
+
+    @property
+    def dim(self) -> int:
+        """How many variables it maps."""
+        return len(self.offsets)
+
+    @property
+    def shift(self) -> tuple[float, ...]:
+        """Mean of each changed column."""
+        return self.standardise.shift
+
+    @property
+    def scale(self) -> tuple[float, ...]:
+        """Standard deviation of each changed column."""
+        return self.standardise.scale
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        parts = zip(self.offsets, self.widths, strict=True)
+        columns = jnp.stack([changed(x[i], a, b, jnp) for i, (a, b) in enumerate(parts)])
+        return self.standardise.forward_and_log_det(columns)[0], jnp.zeros((), x.dtype)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        values = self.standardise.inverse_and_log_det(z)[0]
+        back = [
+            v if b is None else jnp.exp(v) - a if b == 0 else a + b * jnp.sinh(v)
+            for v, a, b in zip(values, self.offsets, self.widths, strict=True)
+        ]
+        return jnp.stack(back), jnp.zeros((), z.dtype)
+
+    def columns(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """Return rows with each column changed, not standardised."""
+        parts = zip(rows.T, self.offsets, self.widths, strict=True)
+        return np.stack([changed(column, a, b, np) for column, a, b in parts], axis=1)
+
+
+def changed(values: Any, offset: float, width: float | None, xp: Any) -> Any:
+    if width is None:
+        return values
+    if width == 0:  # what is smaller than all that was seen stays finite
+        return xp.log(xp.maximum(values + offset, 1e-30))
+    return xp.arcsinh((values - offset) / width)
+
+
 class Bounded(AbstractBijection):
     """Opens each variable's bounds to the whole line, so that no inverse ever leaves them.
 

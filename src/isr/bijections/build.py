@@ -9,12 +9,13 @@ import numpy as np
 
 from isr.bijections.affine import Bounded, Inverted, Linear, Permutation, Standardise
 from isr.bijections.bijection import AbstractBijection, Chain
-from isr.bijections.charts import Polar, SinhArcsinh, gain_of_split, split_of
+from isr.bijections.charts import Polar, gain_of_split, split_of
 from isr.bijections.coupling import AbstractTransformer, Affine, ConditionMap, Coupling, Subnetwork
 from isr.bijections.flow import Flow
 from isr.bijections.networks import build_eql, build_mlp
 from isr.bijections.parameters import Seed, children, generator, on_device
 from isr.bijections.primitives import PAPER_LIBRARY
+from isr.bijections.shapes import SinhArcsinh
 
 SUBNETS = ("eql", "mlp")
 CHARTS = ("polar", "split", "sinh_arcsinh")

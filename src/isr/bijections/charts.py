@@ -1,4 +1,4 @@
-"""Closed-form charts beyond affine maps: polar coordinates, sinh-arcsinh shapes, and the split of two modes."""
+"""Closed-form charts beyond affine maps: polar coordinates, spirals, and the split of two modes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from isr.bijections.affine import LOG_SQRT_2PI, Shift, Standardise, probit
 from isr.bijections.bijection import AbstractBijection, Mapped, Scalar, Vector
 from isr.bijections.parameters import on_device
-from isr.bijections.primitives import log_cosh, ndtr, ndtri
+from isr.bijections.primitives import ndtr, ndtri
 
 
 class Polar(AbstractBijection):
@@ -127,39 +127,6 @@ class Spiral(AbstractBijection):
         radius = checkpoint_name(self.start + self.pitch * t + q, "r")
         a, b = self.centre[0] + radius * jnp.cos(t), self.centre[1] + radius * jnp.sin(t)
         return z.at[i].set(a).at[j].set(b), jnp.log(jnp.abs(radius))
-
-
-class SinhArcsinh(AbstractBijection):
-    """Maps each variable to ``sinh(exp(log_tail) * asinh(x) - skew)``: tails and skewness in closed form.
-
-    Args:
-        log_tail: Positive lightens, negative fattens the tails that a normal latent gives x.
-        skew: Positive pulls x's mass to the right.
-    """
-
-    log_tail: Float[Array, " dim"]
-    skew: Float[Array, " dim"]
-
-    part: ClassVar[str] = "tails"
-
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return self.log_tail.shape[0]
-
-    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        x = checkpoint_name(x, "a")
-        w = checkpoint_name(jnp.exp(self.log_tail) * jnp.arcsinh(x) - self.skew, "w")
-        return checkpoint_name(jnp.sinh(w), "q"), jnp.sum(
-            self.log_tail + log_cosh(w) - 0.5 * jnp.log1p(x * x)
-        )
-
-    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        z = checkpoint_name(z, "a")
-        w = checkpoint_name(jnp.exp(-self.log_tail) * (jnp.arcsinh(z) + self.skew), "w")
-        return checkpoint_name(jnp.sinh(w), "q"), jnp.sum(
-            log_cosh(w) - self.log_tail - 0.5 * jnp.log1p(z * z)
-        )
 
 
 # Probabilities are held above this, so that the far tails have a finite image (|u| <= 11.5).

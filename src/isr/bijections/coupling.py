@@ -18,12 +18,11 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from isr.bijections.affine import Standardise
+from isr.bijections.affine import Spread, Standardise
 from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
 from isr.bijections.formula import Formulas
 from isr.bijections.networks import EQL, MLP
 from isr.bijections.primitives import soft_clamp
-from isr.bijections.spread import Spread
 
 Numbers = Float[Array, " *n"]
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from isr.bijections.bijection import AbstractBijection, Mapped, Vector
 from isr.bijections.parameters import on_device
-from isr.bijections.probits import mixture_number, mixture_quantile
+from isr.bijections.shapes import mixture_number, mixture_quantile
 
 
 class Mixture(AbstractBijection):

@@ -118,6 +118,12 @@ def ndtri(p: Float[Array, "..."]) -> Float[Array, "..."]:
     return special.ndtri(p)
 
 
+def probit_of(below: Float[Array, "..."], above: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Normal quantile of a probability that is given together with what it lacks to 1."""
+    smaller = jnp.maximum(jnp.minimum(below, above), jnp.finfo(below.dtype).tiny)
+    return jnp.where(below < above, 1.0, -1.0).astype(below.dtype) * special.ndtri(smaller)
+
+
 @jax.jit
 def log_cosh(w: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return the logarithm of the hyperbolic cosine."""

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit, ndtr, ndtri
 
-from isr.bijections.probits import mixture_quantile
+from isr.bijections.shapes import mixture_quantile
 from isr.equations.code.languages import LANGUAGES
 from isr.equations.code.source import generate, plan, templates
 from isr.equations.program import Program

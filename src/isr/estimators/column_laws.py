@@ -16,7 +16,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from isr.bijections.bijection import AbstractBijection
-from isr.bijections.triangular import Triangular
+from isr.bijections.formula import Triangular
 from isr.densities.marginals import Marginal, find_marginal, marginal_steps
 from isr.equations.complexity import n_constants
 from isr.estimators.law_edges import Band

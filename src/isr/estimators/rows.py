@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.bijections.affine import Bounded, Standardise, standardise
-from isr.bijections.spread import Spread, spread
+from isr.bijections.affine import Bounded, Spread, Standardise, standardise
+from isr.densities.spread import spread
 from isr.tables.bounds import Bounds, parse_bounds
 from isr.tables.sources import RowSource
 from isr.tables.tables import split_rows

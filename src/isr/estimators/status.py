@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from isr.bijections.ensemble import Ensemble
+from isr.bijections.flow import Ensemble
 from isr.bijections.flow import Flow
 from isr.formulas.front import Point
 from isr.posterior.calibration import regions_of

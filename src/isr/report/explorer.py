@@ -13,9 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from isr.bijections.affine import Inverted, Standardise
+from isr.bijections.affine import Inverted, Spread, Standardise
 from isr.bijections.flow import Flow
-from isr.bijections.spread import Spread
 from isr.equations import Expressions
 from isr.posterior.maximum import bounds_of, reach, slack
 from isr.posterior.outliers import TrainingRecord

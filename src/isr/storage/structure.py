@@ -28,7 +28,7 @@ from isr.storage.bundle import REMEDY, ModelFileError
 
 Fields = dict[str, Any]
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of what a file holds; a file with a higher one is refused."""
 
 
@@ -36,7 +36,14 @@ def _coupling(old: Fields) -> tuple[str, Fields]:
     return "Coupling", {"transformer": Affine(old.pop("clamp")), **old}
 
 
-CHANGES: dict[int, dict[str, Callable[[Fields], tuple[str, Fields]]]] = {2: {"Coupling": _coupling}}
+def _polar(old: Fields) -> tuple[str, Fields]:
+    return "Polar", {"cut": None, "plain": False, **old}
+
+
+CHANGES: dict[int, dict[str, Callable[[Fields], tuple[str, Fields]]]] = {
+    2: {"Coupling": _coupling},
+    3: {"Polar": _polar},
+}
 """By the schema that brought them: for each class that changed, its new name and fields from the old fields.
 
 Fields hold finished parts, so a change may build modules of them.
@@ -58,7 +65,7 @@ CLASSES = {
     "Coupling": "isr.bijections.coupling",
     "EQL": "isr.bijections.networks",
     "Edges": "isr.bijections.shapes",
-    "Ensemble": "isr.bijections.ensemble",
+    "Ensemble": "isr.bijections.flow",
     "Flow": "isr.bijections.flow",
     "Formulas": "isr.bijections.formula",
     "Inverted": "isr.bijections.affine",
@@ -71,12 +78,12 @@ CLASSES = {
     "SavedMotion": "isr.motion.record",
     "Shapes": "isr.bijections.shapes",
     "Shift": "isr.bijections.affine",
-    "SinhArcsinh": "isr.bijections.charts",
+    "SinhArcsinh": "isr.bijections.shapes",
     "Spiral": "isr.bijections.charts",
-    "Spread": "isr.bijections.spread",
+    "Spread": "isr.bijections.affine",
     "Split": "isr.bijections.charts",
     "Standardise": "isr.bijections.affine",
-    "Triangular": "isr.bijections.triangular",
+    "Triangular": "isr.bijections.formula",
 }
 """Every class a file may hold, and where it lives. A new kind of bijection joins by one line."""
 

@@ -15,7 +15,7 @@ from isr.bijections.formula import Formulas, Triangular
 from isr.bijections.mixtures import mixture_of
 from isr.bijections.parameters import flatten
 from isr.bijections.primitives import PRIMITIVES
-from isr.bijections.shapes import SHAPES, Edges, Shapes
+from isr.bijections.shapes import SHAPES, Edges, Shapes, Tails
 
 
 def sparse(flow, share=0.15, seed=0):
@@ -91,6 +91,10 @@ def plain_polar(key):
 def edges(key):
     sides, softness = ("low", "", "both", "high"), (0.01, 0.0, 0.002, 0.05)
     return Flow(Edges(jnp.array([0.5, 0.0, -1.0, 0.2]), jnp.array([0.0, 0.0, 0.7, 0.0]), sides, softness))
+
+
+def tails(key):
+    return Flow(Chain((Shift(jnp.array([0.3, -0.2])), Tails(2, 1.5))))
 
 
 def split(key):
@@ -171,6 +175,7 @@ MODELS = {
     "polar": polar,
     "plain polar": plain_polar,
     "edges": edges,
+    "tails": tails,
     "shifted": shifted,
     "split": split,
     "formulas": formulas,

@@ -329,3 +329,27 @@ class SinhArcsinh(AbstractBijection):
             checkpoint_name(z, "a"), -self.log_tail, -self.skew * jnp.exp(-self.log_tail)
         )
         return checkpoint_name(x, "q"), jnp.sum(slopes)
+
+
+class Tails(AbstractBijection):
+    """Maps each variable to itself up to ``start`` from zero, and beyond to ``±(start + log(1 + |x| - start))``.
+
+    Behind a model that is not exact it keeps the density of rows far out from being absurd.
+    """
+
+    dim: int = eqx.field(static=True)
+    start: float = eqx.field(static=True, default=3.5)
+
+    part: ClassVar[str] = "tails"
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        x = checkpoint_name(x, "a")
+        inner = jnp.clip(x, -self.start, self.start)
+        beyond = jnp.log1p(jnp.abs(x - inner))
+        return checkpoint_name(inner + jnp.sign(x) * beyond, "q"), -jnp.sum(beyond)
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        z = checkpoint_name(z, "a")
+        inner = jnp.clip(z, -self.start, self.start)
+        beyond = jnp.minimum(jnp.abs(z - inner), LARGEST_EXPONENT)
+        return checkpoint_name(inner + jnp.sign(z) * jnp.expm1(beyond), "q"), jnp.sum(beyond)

@@ -7,7 +7,7 @@ minus the log-likelihood of all rows, and half of log(rows) for each constant.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import jax
@@ -15,16 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from isr.bijections.affine import Bounded
+from isr.bijections.affine import LOG_SQRT_2PI, Bounded
 from isr.bijections.bijection import AbstractBijection, Chain
+from isr.bijections.shapes import Tails
 from isr.densities.charts import find_charts, marginals_of
 from isr.densities.marginals import Marginal, find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture
+from isr.densities.normal import find_normal
 from isr.estimators.column_laws import Rows, Steps, with_laws
 from isr.inversion.screen import Features, normal_scores
 
 # With more variables than this no mixture is tried.
-MOST_MIXED = 12
+MOST_MIXED = 30
 FEW_MODES, MOST_MODES = 8, 30
 # Constants that a form may have to end the search.
 MOST_SHORT = 30
@@ -82,7 +84,13 @@ def closed_forms(
             is_best and is_explained(_mapped(Chain(form.steps), x, dim)[0][:, : x.shape[1]])
         ):
             break
-    return sorted(found, key=_price)
+    return [_with_tails(form, x, dim) for form in sorted(found, key=_price)]
+
+
+def _with_tails(form: Form, x: Rows, dim: int) -> Form:
+    """The form, and where it is not exact what keeps rows far out from absurd densities."""
+    z = _mapped(Chain(form.steps), x, dim)[0][:, : x.shape[1]]
+    return form if is_explained(z) else replace(form, steps=(*form.steps, Tails(dim)))
 
 
 def _price(form: Form) -> float:
@@ -125,6 +133,7 @@ def _ladder(x: Rows, dim: int, edges: bool) -> Iterator[Form]:
     if x.shape[1] == 2:
         yield from _charted(x, dim)
     yield from _mixtures(x, dim, FEW_MODES)
+    yield from _dependent(x, alone, dim)
     yield from _laws(x, alone, dim, search=True)
     as_logs = [m.low == 0 and m.high is None for m in alone]
     if any(as_logs):
@@ -150,6 +159,20 @@ def _charted(x: Rows, dim: int) -> Iterator[Form]:
         plain = Form("marginals", tuple(marginal_steps(alone, dim)), sum(m.price for m in alone))
         for form in chain([plain], _laws(seen, alone, dim)):
             yield Form(f"{kind}, {form.kind}", (chart, *form.steps), form.price + price)
+
+
+def _dependent(x: Rows, alone: Sequence[Marginal], dim: int) -> Iterator[Form]:
+    """The marginals, and what they make of rows as one normal law with few correlations, or as a mixture of such."""
+    steps = tuple(marginal_steps(alone, dim))
+    if not steps:
+        return
+    z = _mapped(Chain(steps), x, dim)[0]
+    price = sum(m.price for m in alone) - float(np.sum(0.5 * z[:, : x.shape[1]] ** 2 + LOG_SQRT_2PI))
+    linear, own = find_normal(z[:, : x.shape[1]])
+    if x.shape[1] == dim:
+        yield Form("marginals, normal law", (*steps, linear), price + own)
+    for form in _mixtures(z[:, : x.shape[1]], dim, FEW_MODES):
+        yield Form("marginals, mixture", (*steps, *form.steps), price + form.price, True)
 
 
 def _laws(x: Rows, alone: Sequence[Marginal], dim: int, *, search: bool = False) -> Iterator[Form]:

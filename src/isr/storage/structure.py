@@ -83,6 +83,7 @@ CLASSES = {
     "Spread": "isr.bijections.affine",
     "Split": "isr.bijections.charts",
     "Standardise": "isr.bijections.affine",
+    "Tails": "isr.bijections.shapes",
     "Triangular": "isr.bijections.formula",
 }
 """Every class a file may hold, and where it lives. A new kind of bijection joins by one line."""

@@ -47,7 +47,7 @@ def formulas(*trees):
     return Formulas(constants, trees, stack=2, n_inputs=1)
 
 
-CLOSED = ("shapes", "mixture", "triangular", "spiral", "plain polar", "edges", "tails")
+CLOSED = ("shapes", "mixture", "triangular", "spiral", "plain polar", "edges", "long tails")
 SQUARE = ("mul", ("constant", 1), ("pow", ("input", 0), 2))
 BIJECTIONS = {
     "standardise": plain(Standardise((1.0, -2.0, 3e5), (0.5, 4.0, 1e-3))),

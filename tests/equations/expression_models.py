@@ -93,7 +93,7 @@ def edges(key):
     return Flow(Edges(jnp.array([0.5, 0.0, -1.0, 0.2]), jnp.array([0.0, 0.0, 0.7, 0.0]), sides, softness))
 
 
-def tails(key):
+def long_tails(key):
     return Flow(Chain((Shift(jnp.array([0.3, -0.2])), Tails(2, 1.5))))
 
 
@@ -175,7 +175,7 @@ MODELS = {
     "polar": polar,
     "plain polar": plain_polar,
     "edges": edges,
-    "tails": tails,
+    "long tails": long_tails,
     "shifted": shifted,
     "split": split,
     "formulas": formulas,

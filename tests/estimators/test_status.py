@@ -72,8 +72,7 @@ def test_posteriors_that_are_wrong_where_some_y_lie_are_named_with_the_place():
 def test_latents_of_a_mixture_are_standard_normal_where_rows_are_its_own():
     from isr.bijections.affine import Standardise
     from isr.bijections.coupling import ConditionMap
-    from isr.bijections.flow import Ensemble
-    from isr.bijections.flow import Flow
+    from isr.bijections.flow import Ensemble, Flow
 
     rng = np.random.default_rng(0)
     read = ConditionMap(Standardise((0.0,), (1.0,)), None, None)

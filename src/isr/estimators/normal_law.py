@@ -16,8 +16,7 @@ from sklearn.linear_model import RidgeCV
 from isr.bijections.affine import Linear, Standardise
 from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.coupling import Affine, ConditionMap, Coupling
-from isr.bijections.flow import Ensemble
-from isr.bijections.flow import Flow
+from isr.bijections.flow import Ensemble, Flow
 from isr.bijections.formula import Formulas, Tree
 from isr.bijections.networks import MLP
 from isr.estimators.rows import Part, Rows

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from isr.bijections.flow import Ensemble
-from isr.bijections.flow import Flow
+from isr.bijections.flow import Ensemble, Flow
 from isr.formulas.front import Point
 from isr.posterior.calibration import regions_of
 from isr.training.population import Population

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import optimize, special, stats
 
-from isr.bijections.marginals import find_mixture
+from isr.densities.mixtures import find_mixture
 
 LOG_TWO_PI = float(np.log(2 * np.pi))
 # An arc ends where the gap between angles is this many times wider than chance would have it.

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from scipy import stats
 from scipy.special import logsumexp, ndtr, ndtri
 
-from isr.bijections.marginals import find_mixture
+from isr.densities.mixtures import find_mixture
 from isr.inversion.find import find_law
 from isr.inversion.law import Law
 from isr.inversion.marginals import Marginal, recognise, stated

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import expit, gammaln, ndtr, ndtri
 
 from isr.bijections.shapes import mixture_quantile
 from isr.equations.code.languages import LANGUAGES
@@ -97,6 +97,7 @@ _RUNTIME: dict[str, Any] = {
     "isr_square": np.square,
     "isr_cube": lambda a: a * a * a,
     "isr_sigmoid": expit,
+    "isr_lgamma": gammaln,
     "isr_phi": ndtr,
     "isr_phi_inverse": ndtri,
     "isr_probit": lambda p, q: np.where(p < q, 1, -1) * ndtri(np.minimum(p, q)),

@@ -181,22 +181,24 @@ class Expressions(Sequence):
         """
         from isr.equations.simplify import simplify
 
+        guards = {"collapse_guards": collapse_guards}
         if self.inverse is None:
-            forward, error = simplify(self.forward, budget, rows, collapse_guards=collapse_guards)
+            forward, error = simplify(self.forward, budget, rows, **guards)
             return replace(self, forward=forward, error=error)
         rng = np.random.default_rng(0)
         if rows is None:
-            n_latent, n_condition = len(self.inverse.inputs), len(self.inverse.conditions)
+            n_condition = len(self.inverse.conditions)
             y = rng.normal(size=(1000, n_condition)) if n_condition and y is None else y
-            rows = self.evaluate("inverse", rng.normal(size=(1000, n_latent)), y)[0]
+            rows = self.evaluate("inverse", rng.normal(size=(1000, len(self.inverse.inputs))), y)[0]
         rows = np.asarray(rows, np.float64)
-        latent = self.evaluate("forward", rows, y)[0]
-        forward, error = simplify(self.forward, budget, rows, y, collapse_guards=collapse_guards)
-        inverse, error_back = simplify(self.inverse, budget, latent, y, collapse_guards=collapse_guards)
-        padded = None
-        if self.forward_padded is not None:
+        forward, error = simplify(self.forward, budget, rows, y, **guards)
+        inverse, error_back = simplify(
+            self.inverse, budget, self.evaluate("forward", rows, y)[0], y, **guards
+        )
+        padded = self.forward_padded
+        if padded is not None:
             wide = np.column_stack([rows, rng.normal(size=(len(rows), self.n_padding))])
-            padded, _ = simplify(self.forward_padded, budget, wide, y, collapse_guards=collapse_guards)
+            padded, _ = simplify(padded, budget, wide, y, **guards)
         worst = max(error, error_back)
         return replace(self, forward=forward, inverse=inverse, forward_padded=padded, error=worst)
 
@@ -214,14 +216,7 @@ class Expressions(Sequence):
         """
         from isr.equations.text import text
 
-        return text(
-            self.program(direction),
-            digits=digits,
-            unicode=unicode,
-            log_det=self._invertible,
-            units=self.units,
-            errors=errors,
-        )
+        return self._printed(text, direction, digits=digits, unicode=unicode, units=self.units, errors=errors)
 
     def latex(
         self, direction: str = "forward", *, digits: int = 4, errors: Mapping[float, float] | None = None
@@ -229,19 +224,16 @@ class Expressions(Sequence):
         """Return the equations as a LaTeX ``align*`` environment; ``errors`` as in `text`."""
         from isr.equations.typeset import latex
 
-        return latex(
-            self.program(direction), digits=digits, log_det=self._invertible, units=self.units, errors=errors
-        )
+        return self._printed(latex, direction, digits=digits, units=self.units, errors=errors)
 
     def mathml(self, direction: str = "forward", *, digits: int = 4) -> str:
         """Return the equations as a MathML element that browsers show."""
         from isr.equations.typeset import mathml
 
-        return mathml(self.program(direction), digits=digits, log_det=self._invertible)
+        return self._printed(mathml, direction, digits=digits)
 
-    @property
-    def _invertible(self) -> bool:
-        return self.inverse is not None
+    def _printed(self, form: Callable[..., str], direction: str, **options: Any) -> str:
+        return form(self.program(direction), log_det=self.inverse is not None, **options)
 
     def code(self, language: str) -> str:
         """Return the model as source that stands alone: ``"python"``, ``"c"``, ``"javascript"`` or ``"jax"``."""
@@ -266,7 +258,7 @@ class Expressions(Sequence):
 
     @cached_property
     def _outputs(self) -> tuple[sympy.Expr, ...]:
-        return self.composed(max_operations=1000 if self._invertible else float("inf")).outputs
+        return self.composed(max_operations=float("inf") if self.inverse is None else 1000).outputs
 
     def __str__(self) -> str:
         if self.inverse is None:

@@ -158,12 +158,6 @@ class sigmoid(_Whole):
         """Return the derivative, for SymPy's ``diff``."""
         return self * (1 - self)
 
-    def _eval_rewrite_as_exp(self, arg: Any, **options: Any) -> sympy.Expr:
-        return 1 / (1 + sympy.exp(-arg))
-
-    def _eval_rewrite_as_tanh(self, arg: Any, **options: Any) -> sympy.Expr:
-        return (1 + sympy.tanh(arg / 2)) / 2
-
 
 NAMES = ("Phi", "PhiInverse", "MixtureQuantile", "Probit", "sigmoid", "LogAddExp", "Log1p", "Expm1")
 """Functions that printed equations call; no variable may have their names."""
@@ -222,6 +216,7 @@ STEPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "ceil": (np.ceil, sympy.ceiling), "lgamma": (special.gammaln, sympy.loggamma),
     "log1p": (np.log1p, Log1p), "expm1": (np.expm1, Expm1),
     "cbrt": (np.cbrt, lambda a: sympy.sign(a) * sympy.Abs(a) ** sympy.Rational(1, 3)),
+    "rem": (np.fmod, lambda a, b: a - b * sympy.sign(a / b) * sympy.floor(sympy.Abs(a / b))),
     "lt": (np.less, sympy.Lt), "le": (np.less_equal, sympy.Le), "gt": (np.greater, sympy.Gt),
     "ge": (np.greater_equal, sympy.Ge), "eq": (np.equal, sympy.Eq), "ne": (np.not_equal, sympy.Ne),
     "and": (np.logical_and, sympy.And), "or": (np.logical_or, sympy.Or), "not": (np.logical_not, sympy.Not),

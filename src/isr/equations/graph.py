@@ -143,8 +143,8 @@ class Graph:
         """Return the smaller (``"min"``) or larger (``"max"``) of two values."""
         if not (isinstance(a, Node) or isinstance(b, Node)):
             return max(a, b) if name == "max" else min(a, b)
-        in_order = sorted((a, b), key=lambda v: v.order if isinstance(v, Node) else math.inf)
-        return a if a is b else self.node(name, *in_order)
+        (a, b), nothing = sorted((a, b), key=_order), -math.inf if name == "max" else math.inf
+        return a if a is b or b == nothing else self.node(name, a, b)
 
     def where(self, condition: Any, then: Value, otherwise: Value) -> Value:
         """Return one of two values."""
@@ -163,6 +163,10 @@ class Graph:
             return coefficient
         whole = kept[0][0] if len(kept) == 1 and kept[0][1] == 1 else self.node("product", *kept)
         return self.sum(((coefficient, whole),)) if coefficient != 1 else whole
+
+
+def _order(value: Value) -> float:
+    return value.order if isinstance(value, Node) else math.inf
 
 
 def _terms(node: Node) -> tuple[float, tuple[tuple[Node, float], ...]]:

@@ -7,6 +7,7 @@ can be read, and an equation is the program it was read from.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -79,9 +80,10 @@ class _Reader:
             return [self._dot(values[0], values[1], params["dimension_numbers"])]
         if name == "scan":
             return self._scan(params, values)
-        if name == "cond" and not symbolic[0]:
-            branch = params["branches"][int(values[0])]
-            return self.run(branch.jaxpr, branch.consts, values[1:], self.graph.part)
+        if name == "cond":
+            return self._cond(params["branches"], values[0], values[1:])
+        if name == "while":
+            return self._while(params, values)
         if name == "select_n" and not symbolic[0]:
             return [_selected(values)]
         if not any(symbolic):
@@ -92,8 +94,10 @@ class _Reader:
             return _bound(step, values)
         if name == "name":
             return [self._named(values[0], params["name"])]
-        if name == "reduce_sum":
-            return [self._sum(values[0], params["axes"])]
+        if name in _FOLDING:
+            return [self._folded(_FOLDING[name], values[0], params["axes"])]
+        if name in _RUNNING:
+            return [self._running(_RUNNING[name], values[0], params["axis"], params["reverse"])]
         if name == "integer_pow":
             return [self._each(lambda g, a: g.power(a, Fraction(params["y"])), values)]
         if name == "select_n":
@@ -153,13 +157,48 @@ class _Reader:
             self.graph.seen.setdefault((self.graph.part, label), []).append(_plain(array[place]))
         return named
 
-    def _sum(self, array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    def _folded(self, fold: Callable[..., Value], array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
         kept = [i for i in range(array.ndim) if i not in axes]
         rows = np.transpose(array, (*kept, *axes)).reshape(*(array.shape[i] for i in kept), -1)
         results = np.empty(rows.shape[:-1], object)
         for place in np.ndindex(results.shape):
-            results[place] = self.graph.sum((1.0, _plain(v)) for v in rows[place])
+            results[place] = fold(self.graph, [_plain(v) for v in rows[place]])
         return results
+
+    def _running(self, fold: Callable[..., Value], array: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
+        rows = np.moveaxis(array, axis, 0)[:: -1 if reverse else 1]
+        totals = [rows[0]]
+        for row in rows[1:]:
+            totals.append(self._each(lambda g, *v: fold(g, v), [totals[-1], row]))
+        return np.moveaxis(np.stack(totals)[:: -1 if reverse else 1], 0, axis)
+
+    def _cond(self, branches: Sequence[Any], which: Any, values: list[Any]) -> list[Any]:
+        """One of several branches; both of two where it depends on the inputs."""
+        if not is_symbolic(which):
+            branches = [branches[int(which)]]
+        elif len(branches) > 2:
+            raise TypeError("the program switches between more than two branches; write it with jnp.where")
+        results = [self.run(b.jaxpr, b.consts, values, self.graph.part) for b in branches]
+        if len(results) == 1:
+            return results[0]
+        pairs = zip(*results, strict=True)
+        return [self._each(lambda g, *v: g.where(v[0], v[2], v[1]), [which, *pair]) for pair in pairs]
+
+    def _while(self, params: dict[str, Any], values: list[Any]) -> list[Any]:
+        """A loop whose end does not depend on the inputs."""
+        n_test, n_body = params["cond_nconsts"], params["body_nconsts"]
+        test, body, part = params["cond_jaxpr"], params["body_jaxpr"], self.graph.part
+        first, fixed, carry = values[:n_test], values[n_test : n_test + n_body], values[n_test + n_body :]
+        for _ in range(_MOST_TURNS):
+            (goes_on,) = self.run(test.jaxpr, test.consts, [*first, *carry], part)
+            if is_symbolic(goes_on):
+                raise TypeError(
+                    "the program has a loop whose end depends on its inputs; use a fixed number of turns"
+                )
+            if not goes_on:
+                return carry
+            carry = self.run(body.jaxpr, body.consts, [*fixed, *carry], part)
+        raise TypeError(f"the program has a loop of more than {_MOST_TURNS} turns, too long to write out")
 
     def _dot(self, a: np.ndarray, b: np.ndarray, numbers: Any) -> np.ndarray:
         (ca, cb), (ba, bb) = numbers
@@ -213,6 +252,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, Node | float) else value.item() if hasattr(value, "item") else value
 
 
+_MOST_TURNS = 1000
 _CALLING = (
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2",
 )  # fmt: skip
@@ -223,6 +263,28 @@ def _power(graph: Graph, a: Value, b: Value) -> Value:
     if not isinstance(b, Node):
         return graph.power(a, b)
     return graph.call("exp", graph.multiply(b, graph.call("log", a)))
+
+
+def _sum(graph: Graph, values: Sequence[Value]) -> Value:
+    return graph.sum((1.0, v) for v in values)
+
+
+def _product(graph: Graph, values: Sequence[Value]) -> Value:
+    return functools.reduce(graph.multiply, values, 1.0)
+
+
+def _largest(graph: Graph, values: Sequence[Value]) -> Value:
+    return functools.reduce(functools.partial(graph.extreme, "max"), values)
+
+
+def _smallest(graph: Graph, values: Sequence[Value]) -> Value:
+    return functools.reduce(functools.partial(graph.extreme, "min"), values)
+
+
+_FOLDING = {
+    "reduce_sum": _sum, "reduce_prod": _product, "reduce_max": _largest, "reduce_min": _smallest,
+}  # fmt: skip
+_RUNNING = {"cumsum": _sum, "cumprod": _product, "cummax": _largest, "cummin": _smallest}
 
 
 # What steps do to numbers and to values of a graph, element by element, where they are more than a function by name.
@@ -236,6 +298,8 @@ _ARITHMETIC: dict[str, tuple[Callable[..., Any], Callable[..., Value]]] = {
     "square": (np.square, lambda g, a: g.power(a, Fraction(2))),
     "sqrt": (np.sqrt, lambda g, a: g.power(a, Fraction(1, 2))),
     "rsqrt": (lambda a: 1 / np.sqrt(a), lambda g, a: g.power(a, Fraction(-1, 2))),
+    "exp2": (np.exp2, lambda g, a: g.call("exp", g.multiply(float(np.log(2)), a))),
+    "is_finite": (np.isfinite, lambda g, a: True),  # an equation is written for finite numbers
     "pow": (np.power, _power),
     "max": (np.maximum, lambda g, a, b: g.extreme("max", a, b)),
     "min": (np.minimum, lambda g, a, b: g.extreme("min", a, b)),

@@ -168,9 +168,6 @@ class Readable(Printer):
 
     _print_PhiInverse = _print_atan2 = _print_Phi
 
-    def _print_Guarded(self, expr: Any, exp: Any = None) -> Any:
-        return self._print(expr.written) if exp is None else self._print(expr.written, exp=exp)
-
 
 def _natural(variable: Any) -> str:
     """``x2`` before ``x10``, and functions after them as SymPy has them."""

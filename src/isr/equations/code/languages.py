@@ -92,7 +92,7 @@ LANGUAGES = {
             _of("jnp", _ARRAYS) | {"sigmoid": "jax.nn.sigmoid", "loggamma": "jax.scipy.special.gammaln"},
             products=True, **_arrays("jnp"),
         ),
-        Language("python", "model.py.j2", _of("np", _ARRAYS), **_arrays("np")),
+        Language("python", "model.py.j2", _of("np", _ARRAYS) | {"loggamma": "isr_lgamma"}, **_arrays("np")),
     )
 }  # fmt: skip
 """The languages code can be written in, by name."""

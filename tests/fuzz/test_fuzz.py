@@ -303,9 +303,16 @@ def in_law(text: str):
     )
 
 
+def in_prior(**fields):
+    return lambda content: content["bundle"]["model"]["fields"]["prior"][1]["dict"].update(fields)
+
+
 @pytest.mark.parametrize(
     ("which", "change", "message"),
     [
+        (2, in_prior(column=7), r"of the columns \[0, 7\], not of each of 2 variables once"),
+        (2, in_prior(column=-0.0), r"of the columns \[0, 0\], not of each"),
+        (2, in_prior(parameters=""), "index out of range"),
         (1, in_formula({"tuple": ["pow", SEVEN, 10**9]}), "powers up to 1000000000, beyond 1000"),
         (1, in_formula(tower(40, 7)), "powers up to .*, beyond 1000"),
         (1, in_formula({"tuple": ["number", 10**400]}), "not that of a model"),

@@ -58,11 +58,16 @@ class SavedLaws(eqx.Module):
         return to_law(self.law)
 
     def refuse_unreadable(self) -> None:
-        """Raise unless every formula and every law can be read."""
-        self.to_law()
-        for part in self.prior:
-            if part["kind"] != "function":
-                _to_part(part)
+        """Raise unless every formula and every law can be read, and the laws of x are of each variable once."""
+        n = len(self.to_law().x_names)
+        parts = [_to_part(part) for part in self.prior if part["kind"] != "function"]
+        columns = sorted(column for part in parts for column in part.columns)
+        if columns != list(range(n)) and len(parts) == len(self.prior):
+            raise ValueError(f"its laws of x are of the columns {columns}, not of each of {n} variables once")
+        for part in parts:
+            drawn = np.asarray(part.sample(2, np.random.default_rng(0)))
+            if drawn.shape != (2, len(part.columns)) or np.isnan(drawn).any():
+                raise ValueError(f"a law of x gives no numbers for the columns {list(part.columns)}")
 
     def to_prior(self, names: Sequence[str], prior: Any = None) -> PriorLaw:
         """Return the law of x, or the one given; a prior known as a function alone is in no file."""

@@ -77,7 +77,7 @@ SHOWN = {
     "density": {"explorer", "equations", "front", "samples", "checks", "provenance"},
     "padded": {"explorer", "equations", "provenance"},
     "law": {"equations", "fits", "provenance"},
-    "laws": {"law", "fits", "provenance"},
+    "laws": {"equations", "law", "fits", "provenance"},
 }
 
 

@@ -52,7 +52,7 @@ def report(
 
     page = render(
         gather(
-            bundle, data=frame, title=title or model.stem, calibration=found,
+            bundle, data=frame, title=title, calibration=found,
             provenance={"calibration": verdict} if verdict else None,
             y_star=None if y is None else observation(bundle, y),
         )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from isr.equations import Expressions
-from isr.equations.errors import printed_errors
 from isr.equations.typeset import (
     MOST_TERMS,
     Listing,
@@ -37,20 +35,15 @@ class Equations:
         return 2 if max((item.width for item in self.listings), default=0) <= HALF_WIDTH else 1
 
 
-def equations_of(model: Any, expressions: Expressions, errors: Any = None) -> Equations:
-    """Return the equations of a model with sources to copy; ``errors`` are those of its learned numbers."""
-    known = printed_errors(model, expressions, errors)
+def equations_of(expressions: Expressions, known: Mapping[float, float]) -> Equations:
+    """Return the equations of a model with sources to copy; ``known`` are standard errors of printed constants."""
     sources = {"Python": expressions.code("python"), "C": expressions.code("c")}
     if expressions.inverse is None:
-        sources = {"LaTeX": expressions.latex(), **sources}
+        sources = {"LaTeX": expressions.latex(errors=known), **sources}
     elif n_terms(expressions.forward) <= MOST_TERMS:
         both = "\n\n".join(f"% {way}\n{expressions.latex(way)}" for way in expressions.directions)
         sources = {"LaTeX": f"{both}\n", **sources}
     return Equations(
-        tuple(listings(expressions, known)),
-        tuple(composed_listings(expressions)),
-        sources,
-        expressions.complexity,
-        expressions.n_constants,
-        known,
-    )
+        tuple(listings(expressions, known)), tuple(composed_listings(expressions)), sources, expressions.complexity,
+        expressions.n_constants, known,
+    )  # fmt: skip

@@ -228,24 +228,34 @@ def history_figure(history: pd.DataFrame) -> Figure | None:
     return Figure(chart.svg(inside, f"Loss over {len(history)} epochs"), legend=tuple(legend))
 
 
+N_BINS = 36
+
+
 def marginal_figures(
-    names: Sequence[str], data: np.ndarray | None, samples: np.ndarray, n_bins: int = 36
+    names: Sequence[str], data: np.ndarray | None, samples: np.ndarray, *, zoom: bool = False
 ) -> list[Figure]:
-    """Return a histogram for each variable, of data and of samples."""
+    """Return a histogram of data and samples for each variable; ``zoom`` shows samples alone where they are narrow."""
     figures = []
     for i, name in enumerate(names[:MOST_MARGINALS]):
         columns = [c[np.isfinite(c[:, i]), i] for c in (data, samples) if c is not None]
-        pooled = np.concatenate(columns)
-        axis = _robust(pooled, name)
-        # bins end where the values do, so that the first and the last are not half empty at a bound
-        low, high = max(axis.low, pooled.min(initial=np.inf)), min(axis.high, pooled.max(initial=-np.inf))
-        edges = np.linspace(*((low, high) if low < high else (axis.low, axis.high)), n_bins + 1)
-        counts = [np.histogram(c, bins=edges)[0] / (max(1, len(c)) * (edges[1] - edges[0])) for c in columns]
-        chart = Chart(axis, Axis(0.0, 1.12 * max(float(c.max()) for c in counts) or 1.0, "density"), 290, 200)
+        axis, own = _robust(np.concatenate(columns), name), _robust(columns[-1], name)
+        if zoom and own.high - own.low < 0.3 * (axis.high - axis.low):
+            axis = axis_of([own.low, own.high], name, margin=0.5)
+        counts = [_density(c, axis) for c in columns]
+        chart = Chart(
+            axis, Axis(0.0, 1.12 * max(float(c.max()) for _, c in counts) or 1.0, "density"), 290, 200
+        )
         styles = ("bars", "outline") if data is not None else ("outline",)
-        inside = [chart.steps(edges, c, css) for c, css in zip(counts, styles, strict=True)]
+        inside = [chart.steps(edges, c, css) for (edges, c), css in zip(counts, styles, strict=True)]
         figures.append(Figure(chart.svg(inside, f"Distribution of {name}")))
     return figures
+
+
+def _density(values: np.ndarray, axis: Axis) -> tuple[np.ndarray, np.ndarray]:
+    """A histogram inside an axis; its bins end where the values do, so that none is half empty at a bound."""
+    low, high = max(axis.low, values.min(initial=np.inf)), min(axis.high, values.max(initial=-np.inf))
+    edges = np.linspace(*((low, high) if low < high else (axis.low, axis.high)), N_BINS + 1)
+    return edges, np.histogram(values, bins=edges)[0] / (max(1, len(values)) * (edges[1] - edges[0]))
 
 
 def fit_figure(name: str, observed: np.ndarray, predicted: np.ndarray) -> Figure:

@@ -123,7 +123,7 @@ def gather(
         checks = _checked(flow, x, y) if flow is not None else False
     return ReportData(
         bundle=bundle,
-        title=title or bundle.kind,
+        title=title or bundle.title,
         x=x,
         y=y,
         samples=_samples(flow, x, y),

@@ -20,10 +20,11 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
+from isr.equations.errors import printed_errors
 from isr.equations.typeset import listings
 from isr.formulas.front import Point
+from isr.inversion.law import Law
 from isr.inversion.record import SavedLaws
-from isr.motion.record import SavedMotion
 from isr.report.equations import Equations, equations_of
 from isr.report.explorer import _middle_row, explorer_payload, packed, script_json
 from isr.report.figures import (
@@ -87,7 +88,9 @@ def render(data: ReportData) -> str:
     bundle = data.bundle
     flow = bundle.model if isinstance(bundle.model, Flow) else None
     expressions = _expressions(bundle)
-    equations = Equations() if expressions is None else equations_of(bundle.model, expressions, bundle.errors)
+    equations = (
+        Equations() if expressions is None else equations_of(expressions, _errors(bundle, expressions))
+    )
     explorer = None if flow is None or expressions is None else explorer_payload(data, flow, expressions)
     if explorer is not None and _size(explorer["source"]) > MOST_CODE:
         explorer = None
@@ -166,9 +169,9 @@ def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
     """Anchor and name of each section that has something to show."""
     data, explorer = context["data"], context["explorer"]
     names = {
+        "equations": "Equations",
         "law": "Law",
         "laws": "Laws",
-        "equations": "Equations",
         "explorer": "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live",
         "summary": "Variables",
         "front": "Front",
@@ -194,11 +197,20 @@ def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
 def _expressions(bundle: Bundle, model: Any = None) -> Expressions | None:
     """The equations of a model, or of another one of its front; None of what has none."""
     model = bundle.model if model is None else model
+    if isinstance(model, SavedLaws) and isinstance(model.to_law(), Law):
+        return bundle.expressions
     if not isinstance(model, Flow | Formulas):
         return None
     if model is bundle.model:
         return bundle.expressions
     return extract(model, bundle.x_names or None, bundle.y_names or None, bundle.units)
+
+
+def _errors(bundle: Bundle, expressions: Expressions) -> dict[float, float]:
+    """The standard error of each printed constant that has one, by its absolute value."""
+    if not isinstance(bundle.model, SavedLaws):
+        return printed_errors(bundle.model, expressions, bundle.errors)
+    return {value: e for f in bundle.model.to_law().all_formulas for value, e in f.known_errors.items()}
 
 
 def _lead(model: Any) -> str:
@@ -216,19 +228,19 @@ def _lead(model: Any) -> str:
 
 
 def _law(data: ReportData) -> dict[str, Any] | None:
-    """The law of y and of x of an `Inversion`, as lines, and what was found out about it."""
+    """What was found out about the law of an `Inversion`; one that no equations of y stand for is given as lines."""
     bundle = data.bundle
-    if isinstance(bundle.model, SavedMotion):
-        lines = bundle.model.to_law().lines()
-        return {"lines": lines, "prior": [], "verdict": bundle.metadata.get("verdict", ""), "posterior": None}
-    if not isinstance(bundle.model, SavedLaws):
+    if not bundle.sections:
         return None
+    found = dict(bundle.sections)
+    has_equations = _expressions(bundle) is not None
     y = data.y_star or (None if data.y is None else _middle_row(data.y))
     return {
-        "lines": str(bundle.model.to_law()).splitlines(),
-        "prior": str(bundle.model.to_prior(bundle.x_names)).splitlines(),
-        "verdict": bundle.metadata.get("verdict", ""),
-        "posterior": None if y is None else _posterior(data, y),
+        "verdict": found.pop("Verdict", ""),
+        "lines": [] if has_equations else next(iter(found.values())).splitlines(),
+        "prior": found.get("x", "").splitlines(),
+        "solved": found.get("x given y", "").splitlines(),
+        "posterior": None if y is None or "posterior" not in bundle.abilities else _posterior(data, y),
     }
 
 
@@ -242,7 +254,7 @@ def _posterior(data: ReportData, y: Sequence[float]) -> dict[str, Any]:
         "rows": [{k: v if isinstance(v, str) else f"{v:.4g}" for k, v in row.items()} for row in rows],
         "p_value": post.predictive().p_value,
         "outside": post.share_outside,
-        "marginals": marginal_figures(_labels(data, "x"), data.x, draws),
+        "marginals": marginal_figures(_labels(data, "x"), data.x, draws, zoom=True),
     }
 
 

@@ -51,7 +51,8 @@ def test_a_model_with_an_absurd_row_or_wild_draws_is_left_out_and_a_worse_one_is
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_few_rows_of_many_columns_are_no_worse_than_a_normal_law():
     train, fresh = wine()
-    model = isr.SymbolicFlow(training=isr.Training("quick", n_restarts=2), random_state=0).fit(train)
+    training = isr.Training(Effort(100, 100, 20), n_restarts=2)
+    model = isr.SymbolicFlow(training=training, random_state=0).fit(train)
     normal = multivariate_normal(train.mean(axis=0), np.cov(train.T)).logpdf(fresh).mean()
     assert model.score(fresh) > normal - 0.5
 
@@ -64,7 +65,7 @@ def wine():
 
 def test_couplings_of_few_rows_are_no_worse_than_a_normal_law_which_is_said():
     train, fresh = wine()
-    quick = isr.Training("quick", n_restarts=2)
+    quick = isr.Training(Effort(300, 300, 50), n_restarts=2)
     with pytest.warns(
         ConvergenceWarning,
         match="a normal law, linear in what is given, is used: it has .* nats per held-out row",

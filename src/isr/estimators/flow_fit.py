@@ -119,7 +119,8 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     if normal is not None and plan.is_sparse:
         normal = weighed(normal, rows)
     front = pareto([*points, *([] if normal is None else [normal])])
-    front = pareto([weighed(point, rows) if point.is_network else point for point in front])
+    if not monitor.should_stop():  # to write networks out takes seconds
+        front = pareto([weighed(point, rows) if point.is_network else point for point in front])
     safe = not_wild(front, rows, normal)
     front = safe or front
     # Who asks for every weight wants accuracy; a price on constants would take the normal law instead.

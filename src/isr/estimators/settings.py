@@ -70,7 +70,7 @@ EFFORTS = {
 # Blocks, hidden layers and subnetwork of a model of x given y, for each goal.
 SIZES = {
     "short": {"n_blocks": 2, "n_layers": 2, "subnet": "eql"},
-    "accurate": {"n_blocks": 6, "n_layers": 2, "subnet": "mlp"},
+    "accurate": {"n_blocks": 6, "n_layers": 3, "subnet": "mlp"},
 }
 # Strengths of the penalty, one for each copy of a restart.
 STRENGTHS = (1e-3, 3e-3, 1e-2, 3e-2)

@@ -15,7 +15,7 @@ MOST_OF_DISTANCE, BESIDE_A_SHARP_END = 0.58, 0.62
 # From the low end rows are counted upwards, from the high end downwards.
 SIGNS = (1.0, -1.0)
 # Gaps between rows within which the bound lies, and the share of its grid that they may be for a round number to count.
-NEAR, ROUND = 7.0, 0.1
+NEAR, ROUND = 7.0, 0.06
 
 
 def ends_sharply(

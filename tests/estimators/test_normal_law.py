@@ -1,5 +1,7 @@
 """The normal law is always there to be beaten, and wild models are never chosen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -8,8 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import isr
 from isr.bijections.affine import Linear
+from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
-from isr.estimators.normal_law import normal_law, not_beaten, not_wild
+from isr.estimators.normal_law import defended, normal_law, not_beaten, not_wild, wide_law
 from isr.estimators.points import network_point
 from isr.estimators.rows import Pairs, prepare
 from isr.estimators.settings import Effort
@@ -46,6 +49,20 @@ def test_a_model_with_an_absurd_row_or_wild_draws_is_left_out_and_a_worse_one_is
     narrow, wide = (network_point(Flow(Linear(np.eye(3) * size)), rows) for size in (20.0, 1e-3))
     assert not_wild([normal, narrow, wide], rows, normal) == [normal]
     assert not_beaten([normal, narrow, wide], normal) == [0]
+
+
+def test_a_network_with_a_little_of_the_wide_law_has_no_absurd_row():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2))
+    rows = prepare(Pairs(x, y=x[:, :1] + 0.1 * rng.normal(size=(400, 1))), seed=0)
+    law = normal_law(rows)
+    narrow = replace(law, bijection=Chain((*law.steps, Linear(100 * np.eye(2)))))
+    point, wide = (network_point(flow, rows) for flow in (narrow, wide_law(rows)))
+    mixture = defended(point, wide)
+    assert np.max(point.held_out_rows) > 1000
+    assert np.all(mixture.held_out_rows < wide.held_out_rows + 9.3)
+    given = rows.held_out.x, rows.held_out.y
+    np.testing.assert_allclose(mixture.model.log_prob(*given), -mixture.held_out_rows, rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

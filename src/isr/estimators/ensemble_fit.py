@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from isr.estimators.flow_fit import FlowTask, train_networks_of
-from isr.estimators.normal_law import mixed, normal_law
+from isr.estimators.normal_law import mixed, normal_law, wide_law
 from isr.estimators.pipeline import Fitted, Polished
 from isr.estimators.points import finished, network_point
 from isr.estimators.rows import Pairs, Rows, prepare
@@ -47,7 +47,7 @@ def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
     shape, n = task.architectures[0], plan.training.n_restarts or N_MEMBERS
     one = replace(plan, training=replace(plan.training, n_restarts=1, checkpoint=None))
     plans = [_with_decay(one, share) for share in DECAYS]
-    members, normals, populations, n_train = [], [], [], 0
+    members, normals, wide, populations, n_train = [], [], [], [], 0
     for k in range(n):
         if members and plan.monitor.should_stop():
             break
@@ -63,9 +63,11 @@ def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
             n_train = len(rows.train)
             members.append(_finished(network_point(trained.networks[0], rows, np.float32), rows))
             normals.append(_finished(network_point(normal_law(rows), rows), rows))
+            if rows.n_observed:
+                wide.append(_finished(network_point(wide_law(rows), rows), rows))
     if not members or not any(np.isfinite(p.held_out_nats) for p in members):
         raise DivergedError
-    *simpler, mixture = mixed(members, normals)
+    *simpler, mixture = mixed(members, normals, wide)
     front = [*pareto([point for point in simpler if point.held_out_nats > mixture.held_out_nats]), mixture]
     chosen = len(front) - 1
     settled = Polished.as_it_is(front[chosen])

@@ -30,6 +30,7 @@ from isr.estimators.normal_law import (
     normal_steps,
     not_beaten,
     not_wild,
+    wide_law,
     with_normal,
 )
 from isr.estimators.pipeline import MAX_CONSTANTS, Criterion, Fitted, Polished, Pruned, Trained
@@ -56,9 +57,6 @@ from isr.training.workers import keep_compiled_programs
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.
 TRAINING_SHARE = 0.7
-# Share of the normal law in a network given y: fresh rows may lie where nothing was learned, and a network has no
-# bounds there. So small that it hardly ever is drawn from.
-DEFENCE = 1e-4
 # How many networks are pruned and opened.
 N_REFINED = 3
 # Closed forms that are refitted, and how many times shorter training is where one of them explains all there is.
@@ -137,8 +135,8 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         misfit = beaten_by_normal(finished(normal, rows), finished(best, rows))
     final = [finished(point, rows) for point in front]
     return Fitted(
-        _defended(final, normal, rows) if plan.is_sparse else final, chosen, polished.errors, polished.labels,
-        trained.population, len(rows.train), shape.charts, misfit,
+        _defended(final, rows) if plan.is_sparse and not task.joint else final, chosen, polished.errors,
+        polished.labels, trained.population, len(rows.train), shape.charts, misfit,
         judged(front[chosen].model, rows.held_out.x, rows.held_out.y),
     )  # fmt: skip
 
@@ -162,13 +160,16 @@ def _polished(point: Point, rows: Rows, plan: Plan, *, is_known: bool) -> Polish
     return polished._replace(point=replace(polished.point, **figures))
 
 
-def _defended(front: list[Point], normal: Point | None, rows: Rows) -> list[Point]:
-    """Return the front with a little of the normal law in those networks given y that compete with formulas."""
-    if normal is None or not rows.n_observed:
+def _defended(front: list[Point], rows: Rows) -> list[Point]:
+    """Return the front with a little of the wide law in those networks given y that compete with formulas.
+
+    Fresh rows may lie where nothing was learned, and a network has no bounds there.
+    """
+    is_open = [point.is_network and np.isfinite(point.held_out_nats) for point in front]
+    if not rows.n_observed or not any(is_open):
         return front
-    law = finished(normal, rows)
-    wide = [point.is_network and np.isfinite(point.held_out_nats) for point in front]
-    return [mixed([p], [law], DEFENCE)[-1] if w else p for p, w in zip(front, wide, strict=True)]
+    wide = finished(network_point(wide_law(rows), rows), rows)
+    return [defended(p, wide) if o else p for p, o in zip(front, is_open, strict=True)]
 
 
 def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:

@@ -29,6 +29,8 @@ ENOUGH_ROWS = 20
 CLAMP, GUARD = 2.0, 6.0
 # Added to a covariance of standardised rows, whose columns may repeat each other.
 RIDGE = 1e-6
+# Share of the wide law in a mixture: so small that it hardly ever is drawn from.
+WIDE = 1e-4
 
 
 def normal_law(rows: Rows) -> Flow:
@@ -43,6 +45,13 @@ def normal_law(rows: Rows) -> Flow:
     steps = (Linear(jnp.asarray(matrix)), _shifts(-matrix @ slopes, len(matrix)))
     unchanged = Standardise((0.0,) * rows.n_observed, (1.0,) * rows.n_observed)
     return Flow(Chain(steps), ConditionMap(unchanged, None, None), n_padding=rows.n_padding)
+
+
+def wide_law(rows: Rows) -> Flow:
+    """Return the normal law of standard x at every y alike."""
+    matrix = _whitening(rows.standard(rows.train)["x"].T, rows.n_padding)
+    unchanged = Standardise((0.0,) * rows.n_observed, (1.0,) * rows.n_observed)
+    return Flow(Linear(jnp.asarray(matrix)), ConditionMap(unchanged, None, None), n_padding=rows.n_padding)
 
 
 def with_normal(rows: Rows, arrays: dict[str, np.ndarray], part: Part) -> dict[str, np.ndarray]:
@@ -190,32 +199,41 @@ def _reach(x: np.ndarray) -> np.ndarray:
 N_STEPS = 200
 
 
-def mixed(
-    members: list[Point], normals: list[Point], share: float | None = None
-) -> tuple[Point, Point, Point]:
+def mixed(members: list[Point], normals: list[Point], wide: list[Point]) -> tuple[Point, Point, Point]:
     """Return the normal law, the best member and the mixture of all, judged by the rows that each fold held out.
 
-    A normal law is wide where data lie: with ``share`` of it, or as much as held-out rows like best, no row is absurd.
+    Held-out rows tell the share of the normal law; the wide law, if any, is there for rows unlike all others.
     """
     good = [k for k, point in enumerate(members) if np.isfinite(point.held_out_nats)]
     order = sorted(good, key=lambda k: members[k].held_out_nats - normals[k].held_out_nats)
-    trained = np.concatenate([members[k].held_out_rows for k in good])
-    normal = np.concatenate([normals[k].held_out_rows for k in good])
-    share = _share_of_normal(trained, normal) if share is None else share
-    shares = np.array([*[(1 - share) / len(good)] * len(good), share])
-    rows = -logsumexp([-trained, -normal], axis=0, b=np.array([[1 - share], [share]]))
-    best, law = members[order[0]], normals[order[0]]
-    parts = [*(members[k] for k in order), law]
-    mixture = Point(
-        Ensemble.of(tuple(part.model for part in parts), shares), sum(part.complexity for part in parts),
-        sum(part.n_constants for part in parts), float(np.mean([members[k].train_nats for k in good])),
-        float(np.mean(rows)), rows,
-    )  # fmt: skip
-    return (
-        replace(law, held_out_nats=float(np.mean(normal)), held_out_rows=normal),
-        replace(best, held_out_nats=float(np.mean(trained)), held_out_rows=trained),
-        mixture,
+    trained, normal, rest = (
+        np.concatenate([points[k].held_out_rows for k in good]) if points else np.zeros(0)
+        for points in (members, normals, wide)
     )
+    share = _share_of_normal(trained, normal)
+    parts, nats = [normals[order[0]], *wide[:1]], [trained, normal, *([rest] if wide else [])]
+    shares = np.array([1 - share - WIDE * len(wide[:1]), share, *[WIDE] * len(wide[:1])])
+    rows = -logsumexp(-np.array(nats), axis=0, b=shares[:, None])
+    every = [*(members[k] for k in order), *parts]
+    mixture = _mixture(every, [*[shares[0] / len(good)] * len(good), *shares[1:]], rows)
+    return (
+        replace(parts[0], held_out_nats=float(np.mean(normal)), held_out_rows=normal),
+        replace(members[order[0]], held_out_nats=float(np.mean(trained)), held_out_rows=trained),
+        replace(mixture, train_nats=float(np.mean([members[k].train_nats for k in good]))),
+    )
+
+
+def defended(point: Point, wide: Point) -> Point:
+    """Return a flow with a little of the wide law, so that no row gets an absurd density."""
+    shares = np.array([[1 - WIDE], [WIDE]])
+    rows = -logsumexp([-point.held_out_rows, -wide.held_out_rows], axis=0, b=shares)
+    return replace(_mixture([point, wide], shares.ravel(), rows), train_nats=point.train_nats)
+
+
+def _mixture(parts: list[Point], shares: Sequence[float] | np.ndarray, rows: np.ndarray) -> Point:
+    model = Ensemble.of(tuple(part.model for part in parts), shares)
+    sizes = sum(part.complexity for part in parts), sum(part.n_constants for part in parts)
+    return Point(model, *sizes, np.nan, float(np.mean(rows)), rows)
 
 
 def _share_of_normal(trained: np.ndarray, normal: np.ndarray) -> float:

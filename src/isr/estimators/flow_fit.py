@@ -25,7 +25,6 @@ from isr.estimators import pipeline
 from isr.estimators.normal_law import (
     is_beaten,
     is_tame,
-    mixed,
     normal_law,
     normal_steps,
     not_beaten,

@@ -125,9 +125,9 @@ def _longest(best: Fit, search: Search) -> Fit:
     found = best
     for length in (None, search.series.n_times):
         longer = search.fit_system(found.system, found.theta, iterations=25, length=length)
-        if longer is None or np.any(longer.sigma > 1.3 * found.sigma + EXACT * search.spread):
+        if longer is None or np.any(longer[0].sigma > 1.3 * found.sigma + EXACT * search.spread):
             break
-        found = longer
+        found = longer[0]
     return found
 
 
@@ -173,9 +173,10 @@ def _snapped(best: Fit) -> tuple[Fit, dict[sympy.Symbol, sympy.Expr]]:
             values[s] = near[0]
     if not values:
         return best, {}
-    left = best.without(values)
-    system = replace(left.system, rates=tuple(r.xreplace(values) for r in left.system.rates))
-    found = refit(system, left.theta, best.start, best.series, best.modes, steps=best.steps, iterations=15)
+    left = {s: v for s, v in zip(best.system.constants, best.theta, strict=True) if s not in values}
+    rates = tuple(r.xreplace(values) for r in best.system.rates)
+    system, theta = replace(best.system, rates=rates, constants=tuple(left)), np.array(list(left.values()))
+    found = refit(system, theta, best.start, best.series, best.modes, steps=best.steps, iterations=15)
     return (found, values) if found.bic() <= best.bic() + 1e-9 * abs(best.bic()) else (best, {})
 
 

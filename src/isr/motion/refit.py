@@ -6,11 +6,10 @@ The state at the first time is free for each trajectory and eliminated (``"free"
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import sympy
 from jaxtyping import Float
 
 from isr.motion.noise import Noise
@@ -53,12 +52,6 @@ class Fit:
         """Return twice the description length, with a price for each constant besides."""
         n_free = len(self.theta) + self.modes.count("shared") + self.modes.count("free") * self.start.shape[1]
         return 2 * self.nats + n_free * np.log(self.series.n_values) + per_term * len(self.theta)
-
-    def without(self, constants: Collection[sympy.Symbol]) -> Fit:
-        """Return the fit as one that knows nothing of some constants."""
-        kept = [s not in constants for s in self.system.constants]
-        left = tuple(s for s in self.system.constants if s not in constants)
-        return replace(self, system=replace(self.system, constants=left), theta=self.theta[kept])
 
     def residuals(self, noises: Sequence[Noise] | None = None) -> Float[np.ndarray, "c t n"]:
         """Return what is left of each value, on the scale of the noise; 0 where nothing was measured."""

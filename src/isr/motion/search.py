@@ -17,6 +17,8 @@ from isr.motion.series import ENOUGH_FOR_ROUGHNESS, Series
 from isr.motion.system import System
 
 SEGMENT, SHORT = 16, 4
+# So many short segments are enough to see that a candidate leaves more, by so many nats, than the best one does.
+MOST_SHORT, MUCH_WORSE = 300, 20.0
 MOST_STEPS = 64
 # Steps may err by this share of the noise.
 STEP_ERROR = 0.1
@@ -31,10 +33,11 @@ AS_ROUGH, UNSUSPECTED = 1.2, 0.02
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A candidate per channel, with their fit together."""
+    """A candidate per channel, with their fit together, and the nats that they left of short segments."""
 
     chosen: list[Candidate]
     fit: Fit
+    short: float
 
     @property
     def price(self) -> float:
@@ -58,6 +61,7 @@ class Search:
         self.series, self.modes, self.say, self.steps = series, tuple(modes), say, steps
         self.curves = curves_through(series)
         self.spread = np.nanstd(series.values, axis=(0, 1))
+        self.refused: set[tuple[sympy.Expr, ...]] = set()
 
     def starts(self, part: Series) -> np.ndarray:
         """Return states at the first time of each trajectory of a part, as the curves and the modes say."""
@@ -76,41 +80,47 @@ class Search:
         return start
 
     def fit_system(
-        self, system: System, theta: np.ndarray, *, iterations: int = 12, hopeless: float = np.inf,
-        length: int | None = None,
-    ) -> Fit | None:  # fmt: skip
+        self, system: System, theta: np.ndarray, *, length: int | None = None, most_short: int | None = None,
+        iterations: int = 12, best: Found | None = None,
+    ) -> tuple[Fit, float] | None:  # fmt: skip
         """Return the fit of a system to short segments, then to long ones or, where starts are known, to the whole.
 
-        None where no trajectory survives.
+        With it comes what it left of the short ones. None where no trajectory survives, or ``best`` leaves much less.
         """
+        short = self.series.segments(SHORT)
+        short = short.take(np.random.default_rng(0).permutation(len(short.x))[:most_short])
+        free = ("free",) * len(self.modes)
+        first = refit(system, theta, self.starts(short), short, free, steps=self.steps, iterations=5)
+        if not np.isfinite(first.nats) or (best is not None and first.nats > best.short + MUCH_WORSE):
+            return None
         whole = self.series.n_times
-        longest = length or (SEGMENT if "free" in self.modes else whole)
-        for length, number, limit in ((SHORT, 5, np.inf), (longest, iterations, hopeless)):
-            part = self.series.segments(length)
-            modes = self.modes if length >= whole else ("free",) * len(self.modes)
-            options = {"steps": self.steps, "iterations": number, "hopeless": limit}
-            found = refit(system, theta, self.starts(part), part, modes, **options)
-            if not np.isfinite(found.nats):
-                return None
-            theta = found.theta
-        return found
+        part = self.series.segments(length or (SEGMENT if "free" in self.modes else whole))
+        found = refit(
+            system, first.theta, self.starts(part), part, free if part.origin is not None else self.modes,
+            steps=self.steps, iterations=iterations, hopeless=np.inf if best is None else best.price / 2,
+        )  # fmt: skip
+        return (found, first.nats) if np.isfinite(found.nats) else None
 
     def tried(
-        self, chosen: Sequence[Candidate], like: Fit | None = None, price: float = np.inf
-    ) -> Found | None:
-        """Return the fit of a candidate per channel, begun at the constants of ``like``; None where it blows up.
+        self, chosen: Sequence[Candidate], like: Found | None = None, *, fresh: Candidate | None = None,
+        race: bool = False,
+    ) -> Found | None:  # fmt: skip
+        """Return the fit of a candidate per channel, begun at the constants of ``like`` but for those of ``fresh``.
 
-        It is of use only where its price comes near ``price``.
+        None where it blows up, and in a race where ``like`` is better beyond doubt.
         """
         s = self.series
         constants = tuple(c for r in chosen for c in r.constants)
         rates = tuple(r.form for r in chosen)
         system = System(rates, s.logs, s.states, s.parameters, constants)
-        weak = np.concatenate([r.values for r in chosen])
-        known = {} if like is None else dict(zip(like.system.constants, like.theta, strict=True))
-        theta = np.array([known.get(s, v) for s, v in zip(constants, weak, strict=True)])
-        found = self.fit_system(system, theta, hopeless=price / 2)
-        return None if found is None else Found(list(chosen), found)
+        values = dict(zip(constants, np.concatenate([r.values for r in chosen]), strict=True))
+        if like is not None:
+            known = zip(like.fit.system.constants, like.fit.theta, strict=True)
+            kept = {} if fresh is None else fresh.constants
+            values |= {c: v for c, v in known if c in values and c not in kept}
+        theta, best = np.array(list(values.values())), like if race else None
+        found = self.fit_system(system, theta, most_short=MOST_SHORT, best=best)
+        return None if found is None else Found(list(chosen), *found)
 
     def find(self, ladder: Sequence[Library], whole: Search) -> Found | None:
         """Return the best candidate of each channel; the weak form sees the series of ``whole``.
@@ -150,7 +160,8 @@ class Search:
             if noises == self.series.noises:
                 return best
             self.series = replace(self.series, noises=noises)
-            refitted = self.tried(best.chosen, best.fit)
+            self.refused.clear()
+            refitted = self.tried(best.chosen, best)
             if refitted is None:
                 return best
             best = refitted
@@ -178,7 +189,7 @@ class Search:
         """Return the fit with so many steps that twice as many change nothing that could be measured."""
         while self.steps < MOST_STEPS and best.fit.step_error() > STEP_ERROR:
             self.steps *= 2
-            better = self.tried(best.chosen, best.fit)
+            better = self.tried(best.chosen, best)
             if better is None:
                 break
             best = better
@@ -196,7 +207,11 @@ class Search:
                     if other is now or (exact and len(other.constants) >= len(now.constants)):
                         continue
                     trial = [*best.chosen[:c], other, *best.chosen[c + 1 :]]
-                    found = self.tried(trial, best.fit.without(now.constants), best.price)
+                    forms = tuple(r.form for r in trial)
+                    if forms in self.refused:
+                        continue
+                    self.refused.add(forms)
+                    found = self.tried(trial, best, fresh=other, race=True)
                     if found is not None and found.price < best.price - 1e-6 * abs(best.price):
                         best, changed = self._with_enough_steps(found), True
                         nats = best.price / 2
@@ -216,7 +231,7 @@ class Search:
                 shorter = [r.without(symbol) for r in best.chosen]
                 if any(r.form == 0 for r in shorter):
                     continue
-                found = self.tried(shorter, best.fit, best.price)
+                found = self.tried(shorter, best, race=True)
                 if found is not None and found.price < best.price:
                     best, refused = found, set()
                     break

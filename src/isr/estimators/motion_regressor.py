@@ -51,8 +51,13 @@ class MotionRegressor(BaseEstimator):
         charge' = -2*charge
         >>> model.predict([0.0, 1.0], [1.0]).round(4).tolist()
         [[1.0], [0.1353]]
-        >>> model.score(t, runs[0] - 1) > 0.999, len(model.plot(t, runs[0] - 1).axes)
-        (True, 1)
+        >>> model.score(t, runs[0] - 1) > 0.999, len(model.plot(t, runs[0] - 1).axes), model.to_bundle().kind
+        (True, 1, 'MotionRegressor')
+        >>> import isr, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "law.isr"
+        >>> model.save(path)
+        >>> isr.load(path).predict([0.0, 1.0], [1.0]).shape
+        (2, 1)
     """
 
     library: Sequence[Library] | None = None

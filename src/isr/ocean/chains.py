@@ -108,14 +108,8 @@ def gradient_posterior(
     with jax.enable_x64(True):
         rng = np.random.default_rng(random_state)
         begin = _inside(rng.normal(size=(50 * n_chains, len(low))), best, axes, low, high)[:n_chains]
-        data = nuts(
-            lambda _: 0.0,
-            log_likelihood,
-            begin,
-            n_samples=n_samples,
-            n_warmup=n_warmup,
-            random_state=random_state,
-        )
+        options = {"n_samples": n_samples, "n_warmup": n_warmup, "random_state": random_state}
+        data = nuts(lambda _: 0.0, log_likelihood, begin, **options)
     draws = np.asarray(data.posterior["x"])
     summary = need("arviz").summary(data)
     rows = best + draws.reshape(-1, len(low)) @ axes.T

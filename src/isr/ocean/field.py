@@ -21,7 +21,7 @@ from isr.ocean.modes import (
     check_frequencies,
     failure,
     mesh_arguments,
-    pack,
+    numbers,
     phase_speed_limits,
     warn_near_cut_off,
 )
@@ -69,14 +69,8 @@ def pressure(
     single = isinstance(environments, Environment)
     batch = [environments] if single else list(environments)
     grid = np.array(frequencies, dtype=float).reshape(-1)
-    check_frequencies(grid)
-    counts = {len(environment.array.depths) for environment in batch}
-    if len(counts) > 1:
-        raise ValueError(f"all environments must have the same number of hydrophones, got {sorted(counts)}")
-    if engine not in ("modes", "kraken"):
-        raise ValueError(f"unknown engine {engine!r}; use 'modes' or 'kraken'")
     n_jobs = os.cpu_count() or 1 if n_jobs is None else n_jobs
-    out = np.full((len(batch), len(grid), counts.pop() if counts else 0), np.nan + 0j)
+    out = np.full((len(batch), len(grid), _n_hydrophones(batch, grid, engine)), np.nan + 0j)
     status = np.zeros((len(batch), len(grid)), dtype=np.int64)
     chunks = [slice(start, start + _CHUNK) for start in range(0, len(batch), _CHUNK)]
 
@@ -104,25 +98,24 @@ def pressure(
     return out[0] if single else out
 
 
+def _n_hydrophones(batch: list[Environment], frequencies: np.ndarray, engine: str) -> int:
+    """How many hydrophones all environments have, once everything that was asked for is checked."""
+    check_frequencies(frequencies)
+    counts = {len(environment.array.depths) for environment in batch}
+    if len(counts) > 1:
+        raise ValueError(f"all environments must have the same number of hydrophones, got {sorted(counts)}")
+    if engine not in ("modes", "kraken"):
+        raise ValueError(f"unknown engine {engine!r}; use 'modes' or 'kraken'")
+    return counts.pop() if counts else 0
+
+
 def _solve_rows(
     batch: list[Environment], frequencies: np.ndarray, mesh: Mesh, out: np.ndarray, status: np.ndarray
 ) -> None:
     for row, environment in enumerate(batch):
-        array = environment.array
-        pieces, halfspace = pack(environment)
-        _column_field(
-            pieces,
-            halfspace,
-            np.array([environment.source_depth, *array.depths]),
-            array.ranges,
-            environment.density_at(environment.source_depth),
-            frequencies,
-            phase_speed_limits(environment),
-            mesh_arguments(mesh),
-            environment.loss == "full",
-            out[row],
-            status[row],
-        )
+        limits, full_loss = phase_speed_limits(environment), environment.loss == "full"
+        column = numbers(environment)
+        _column_field(column, frequencies, limits, mesh_arguments(mesh), full_loss, out[row], status[row])
 
 
 def _kraken_rows(
@@ -136,9 +129,8 @@ def _kraken_rows(
 
 
 @njit(cache=True, nogil=True)
-def _column_field(
-    pieces, halfspace, samples, ranges, density, frequencies, speeds, mesh, full_loss, out, status
-):  # fmt: skip
+def _column_field(column, frequencies, speeds, mesh, full_loss, out, status):
+    pieces, halfspace, samples, ranges, density = column
     slowest, fastest = speeds
     points, refinements, decay = mesh
     for f in range(len(frequencies)):
@@ -147,7 +139,7 @@ def _column_field(
             full_loss,
         )  # fmt: skip
         if status[f] == OK or status[f] == NEAR_CUT_OFF:
-            sum_modes(real, imaginary, psi[:, 0], psi[:, 1:], ranges, density, out[f])
+            sum_modes(real, imaginary, psi[:, 0], psi[:, 1:], ranges, density[0], out[f])
 
 
 @njit(cache=True, nogil=True)

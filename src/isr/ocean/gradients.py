@@ -21,7 +21,7 @@ from isr.ocean.modes import (
     check_frequencies,
     failure,
     mesh_arguments,
-    pack,
+    numbers,
     phase_speed_limits,
 )
 from isr.ocean.solve import NEAR_CUT_OFF, OK, lagrange_weights, solve_column
@@ -60,7 +60,7 @@ def pressure_and_gradient(
     grid = np.asarray(frequencies, dtype=float).reshape(-1)
     check_frequencies(grid)
     environment = build(*theta)
-    base = _numbers(environment)
+    base = numbers(environment)
     changes = [_change(build, theta, i, base) for i in range(len(theta))]
     stacked = tuple(np.stack([change[k] for change in changes]) for k in range(5))
     out = np.zeros((len(grid), len(environment.array.depths)), dtype=np.complex128)
@@ -75,19 +75,12 @@ def pressure_and_gradient(
     return out, slopes
 
 
-def _numbers(environment: Environment) -> tuple[np.ndarray, ...]:
-    """Pieces, half-space, depths of source and hydrophones, ranges, and the density at the source."""
-    density = np.array([environment.density_at(environment.source_depth)])
-    samples = np.array([environment.source_depth, *environment.array.depths])
-    return (*pack(environment), samples, environment.array.ranges, density)
-
-
 def _change(
     build: Callable[..., Environment], theta: np.ndarray, i: int, base: tuple[np.ndarray, ...]
 ) -> list[np.ndarray]:
     """Derivatives of these numbers by one parameter; one-sided where a side has other knots."""
     step = np.eye(len(theta))[i] * STEP
-    sides = [_numbers(build(*(theta + sign * step))) for sign in (1, -1)]
+    sides = [numbers(build(*(theta + sign * step))) for sign in (1, -1)]
     ends = [
         side if all(a.shape == b.shape for a, b in zip(side, base, strict=True)) else base for side in sides
     ]

@@ -168,6 +168,13 @@ def pack(environment: Environment) -> tuple[np.ndarray, np.ndarray]:
     return np.array(rows), np.array(closing)
 
 
+def numbers(environment: Environment) -> tuple[np.ndarray, ...]:
+    """Return pieces, half-space, depths of source and hydrophones, ranges, and the density at the source."""
+    density = np.array([environment.density_at(environment.source_depth)])
+    samples = np.array([environment.source_depth, *environment.array.depths])
+    return (*pack(environment), samples, environment.array.ranges, density)
+
+
 def phase_speed_limits(environment: Environment) -> tuple[float, float]:
     """Return the least and largest phase speed wanted."""
     highest = environment.max_phase_speed

@@ -152,13 +152,16 @@ def _next_guess(system, mesh_size, level, values, n_modes):
 
 
 @njit(cache=True, nogil=True)
-def _extrapolate(values, psi, weights, real, imaginary, shape):
+def _extrapolate(values, psi, weights, n_modes):
+    real, imaginary = np.zeros(n_modes), np.zeros(n_modes)
+    shape = np.zeros((n_modes, psi.shape[2]), dtype=np.complex128)
     for level in range(len(weights)):
         for m in range(len(real)):
             real[m] += weights[level] * values[level, 0, m]
             imaginary[m] += weights[level] * values[level, 1, m]
             for s in range(shape.shape[1]):
                 shape[m, s] += weights[level] * psi[level, m, s]
+    return real, imaginary, shape
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -192,16 +195,39 @@ def _range_within(real, low, high):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _status(real, closing_k2, closing_loss, full_loss):
+    """Return `NEAR_CUT_OFF` where the last mode is near the half-space's own wavenumber, else `OK`."""
+    limit = _NEAR * (real[-2] - real[-1])
+    if not full_loss:
+        limit = max(limit, _NEAR_TO_FIRST_ORDER * closing_loss)
+    return NEAR_CUT_OFF if real[-1] - closing_k2 < limit else OK
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _solve_level(system, low, high, guess, nodes, below, full_loss, values, psi):
+    """Write k_r^2 and psi of the modes of one mesh; returns how many there are, -1 where one did not converge."""
+    n_modes = len(guess)
+    if not _newton(system, low, high, guess):
+        return -1
+    rough = np.empty((n_modes, psi.shape[1]))
+    shapes(system, system.k2_max - guess**2, nodes, below, rough, values[0], values[1], values[2])
+    psi[:n_modes] = rough
+    if full_loss and (system.closing_loss > 0.0 or np.max(system.lossy) > 0.0):
+        lam = values[0, :n_modes] - 1j * values[1, :n_modes]
+        n_modes = refine(system, lam, nodes, below, psi)
+        values[0, :n_modes], values[1, :n_modes] = lam.real[:n_modes], -lam.imag[:n_modes]
+    return n_modes
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def solve_column(
     pieces, halfspace, samples, frequency, slowest_phase, fastest_phase, points_per_wavelength, refinements, nepers,
     full_loss,
 ):  # fmt: skip
     """Return the modes of one column at one frequency.
 
-    Returns:
-        Status (`NEAR_CUT_OFF` is a kind of `OK`), real and minus imaginary part of k_r^2 (n_modes), psi at the samples
-        (n_modes, n_samples), k_r^2 on each mesh, and its largest correction by the extrapolation in units of the mode
-        spacing.
+    That is a status (`NEAR_CUT_OFF` is a kind of `OK`), real and minus imaginary part of k_r^2, psi at the samples (mode,
+    sample), k_r^2 on each mesh, and its largest correction by the extrapolation in units of the mode spacing.
     """
     omega = 2 * np.pi * frequency
     empty = np.empty(0), np.empty(0), np.empty((0, len(samples)), dtype=np.complex128), np.empty((0, 0, 0))
@@ -217,12 +243,10 @@ def solve_column(
     lam_count = max(lam_low - 0.02 * (k2_max - lam_low), closing_k2 + 1e-9 * k2_max)
     if lam_count >= k2_max:
         return NO_MODES, *empty, 0.0
-    starts = np.zeros(len(cells) + 1, dtype=np.int64)
-    starts[1:] = np.cumsum(cells)
+    starts = np.append(0, np.cumsum(cells))
     n_meshes, n_modes = len(refinements), 0
     mesh_size = 1.0 / refinements.astype(np.float64) ** 2
     values, psi = np.empty((n_meshes, 3, 0)), np.empty((n_meshes, 0, len(samples)), dtype=np.complex128)
-    rough = np.empty((0, 0))
     for level in range(n_meshes):
         refinement = refinements[level]
         alpha, beta, scale, lossy, curvature, mean_k2 = assemble(intervals, cells, refinement, omega)
@@ -235,26 +259,17 @@ def solve_column(
             n_modes, low, high, guess = _first_guess(system, intervals, omega, lam_count)
             values = np.empty((n_meshes, 3, n_modes))
             psi = np.empty((n_meshes, n_modes, len(samples)), dtype=np.complex128)
-            rough = np.empty((n_modes, len(samples)))
         else:
             if lam_count <= closing_k2 + 2e-9 * k2_max:  # the last mode may not exist on this mesh
                 n_modes = min(n_modes, _count_above(system, lam_count))
             low, high, guess = _next_guess(system, mesh_size, level, values, n_modes)
         if n_modes == 0:
             return NO_MODES, *empty, 0.0
-        if not _newton(system, low, high, guess):
+        at = starts[boundary] * refinement
+        n_modes = _solve_level(system, low, high, guess, at, below, full_loss, values[level], psi[level])
+        if n_modes < 0:
             return NOT_CONVERGED, *empty, 0.0
-        into = values[level]
-        nodes = starts[boundary] * refinement
-        shapes(system, k2_max - guess**2, nodes, below, rough, into[0], into[1], into[2])
-        psi[level, :n_modes] = rough[:n_modes]
-        if full_loss and (closing_loss > 0.0 or np.max(lossy) > 0.0):
-            lam = into[0, :n_modes] - 1j * into[1, :n_modes]
-            n_modes = refine(system, lam, nodes, below, psi[level])
-            into[0, :n_modes], into[1, :n_modes] = lam.real[:n_modes], -lam.imag[:n_modes]
-    real, imaginary = np.zeros(n_modes), np.zeros(n_modes)
-    shape = np.zeros((n_modes, len(samples)), dtype=np.complex128)
-    _extrapolate(values, psi, lagrange_weights(mesh_size, 0.0), real, imaginary, shape)
+    real, imaginary, shape = _extrapolate(values, psi, lagrange_weights(mesh_size, 0.0), n_modes)
     correction = _correction(real, values[n_meshes - 1, 0], n_meshes, k2_max)
     if correction > 0.5:
         return COARSE_MESH, *empty, correction
@@ -263,9 +278,6 @@ def solve_column(
         return NO_MODES, *empty, correction
     status = OK
     if closing[0] == halfspace[0] and last > 1 and closing_k2 > 0.0:
-        limit = _NEAR * (real[last - 2] - real[last - 1])
-        if not full_loss:
-            limit = max(limit, _NEAR_TO_FIRST_ORDER * closing_loss)
-        status = NEAR_CUT_OFF if real[last - 1] - closing_k2 < limit else OK
+        status = _status(real[:last], closing_k2, closing_loss, full_loss)
     levels = values[:, :2, first:last].copy()
     return status, real[first:last], imaginary[first:last], shape[first:last], levels, correction

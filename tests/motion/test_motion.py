@@ -226,6 +226,20 @@ def test_an_inversion_finds_a_law_of_motion(inversion):
     assert r"\dot{m}" in inversion.law_.latex()
 
 
+@pytest.mark.parametrize("noise", ["auto", 0.05])
+def test_series_without_noise_ask_what_an_observation_has(noise):
+    model = isr.Inversion(series={"m": range(5)}, times=np.arange(5) * 0.5, noise=noise).fit(*decays(60, 0.0))
+    assert ("say what an observation has" in model.verdict_) == (noise == "auto")
+    (channel,) = model.law_.channels
+    assert channel.scale == (0.0 if noise == "auto" else 0.05)
+    assert noise == "auto" or channel.noise == Noise("normal")
+
+
+def test_it_predicts_every_column(inversion):
+    x = np.array([[1.0, 2.0], [0.5, 3.0]])
+    assert_allclose(inversion.predict(x), x[:, 1:] * np.exp(-x[:, :1] * np.arange(5) * 0.5), rtol=1e-4)
+
+
 def test_its_posterior_is_that_of_the_exact_trajectories(inversion):
     y = decays(1, 0.05, seed=5)[1][0]
     draws = inversion.posterior(y).sample(4000)

@@ -61,7 +61,7 @@ class Inversion(Shown, BaseEstimator):
             function of one row of x written in JAX. Only the rest is then learned.
         series: Columns of y that are one channel measured again and again, by the name of the channel, such as
             ``{"prey": ["p0", "p1"], "predator": ["q0", "q1"]}``; the law is then one of motion, ẏ = F(y, x), and
-            ``noise`` may be ``"poisson"``, ``"binomial(1000)"``, ``"lognormal"``, ``"normal"``, or that by channel.
+            ``noise`` may be ``"poisson"``, ``"binomial(1000)"``, ``"lognormal"``, ``"normal"``, or one by channel.
         times: When the columns of a series were measured.
         fallback: Whether a `ConditionalISR` is fitted, and used where it is clearly better, if no short law explains y.
         units: Unit of a variable of x or y, by name.

@@ -19,6 +19,7 @@ from isr.tables.tables import Table
 
 # A first value that is a parameter has this squared correlation with it, at least.
 SAME = 0.9
+NO_NOISE = "the series hold no noise: say what an observation has, noise=0.1 or by channel, before any posterior"
 
 
 def find_series_law(
@@ -33,20 +34,26 @@ def find_series_law(
         symbols: Identifiers of the variables of x.
         series: Columns of y of each channel, by name or number, in the order of the times.
         times: When they were measured.
-        noise: ``"auto"``, or what `isr.motion.noise` calls a noise, for all channels or by channel.
+        noise: ``"auto"``, what `isr.motion.noise` calls a noise, or a standard deviation; or one by channel.
         say: Takes a line on what is being done.
     """
     places = {str(name): tuple(_place(column, y) for column in columns) for name, columns in series.items()}
     grid = _grid(times, places)
     values = np.stack([y.values[:, columns] for columns in places.values()], axis=2)
     found = read_series(grid, values, x.values, names=list(places), x_names=list(symbols))
-    found = replace(found, noises=_noises(noise, found, list(places)))
+    said = {name: noise.get(name) if isinstance(noise, Mapping) else noise for name in places}
+    found = replace(found, noises=_noises(said, found))
     result = find_motion(found, _modes(found.values[:, 0], x.values, list(places)), say=say)
     columns = [*places.values(), ()]  # a hidden channel has none
-    channels = tuple(replace(c, columns=k) for c, k in zip(result.law.channels, columns, strict=False))
+    scales = [float(s) if isinstance(s, int | float) and s > 0 else None for s in [*said.values(), None]]
+    channels = tuple(
+        replace(c, columns=k, scale=c.scale if s is None else s)
+        for c, k, s in zip(result.law.channels, columns, scales, strict=False)
+    )
     law = replace(result.law, channels=channels, times=tuple(grid), y_names=y.names)
     tests = {} if result.is_exact else _tests(law, x.values, y.values)
-    return replace(result, law=law, tests={**result.tests, **tests})
+    notes = () if all(c.scale for c in channels if c.columns) else (NO_NOISE,)
+    return replace(result, law=law, tests={**result.tests, **tests}, notes=(*result.notes, *notes))
 
 
 def _place(column: Any, y: Table) -> int:
@@ -73,17 +80,15 @@ def _grid(times: Any, places: Mapping[str, Sequence[int]]) -> np.ndarray:
     return grid
 
 
-def _noises(noise: Any, found: Series, names: Sequence[str]) -> tuple[Noise, ...]:
-    """The noise that is given for each channel; else counted where all values are whole, or as the series says."""
+def _noises(said: Mapping[str, Any], found: Series) -> tuple[Noise, ...]:
+    """The noise that is said of each channel; else counted where all values are whole, or as the series says."""
     whole = (np.nanmin(found.values, axis=(0, 1)) >= 0) & np.all(found.values % 1 == 0, axis=(0, 1))
-    given = dict(noise) if isinstance(noise, Mapping) else dict.fromkeys(names, noise)
     noises = []
-    for name, counted, likely in zip(names, whole, found.noises, strict=True):
-        said = given.get(name)
-        if said is None or (isinstance(said, str) and said == "auto"):
+    for (name, noise), counted, likely in zip(said.items(), whole, found.noises, strict=True):
+        if noise is None or (isinstance(noise, str) and noise == "auto"):
             noises.append(Noise("poisson") if counted else likely)
         else:
-            noises.append(Noise.read(said, name) if isinstance(said, str) else Noise())
+            noises.append(Noise.read(noise if isinstance(noise, str) else "normal", name))
     return tuple(noises)
 
 

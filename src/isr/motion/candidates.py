@@ -26,14 +26,9 @@ COLLINEAR = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A rate with open constants.
+    """A channel's rate, or that of its logarithm, with open constants and what the weak form says of them.
 
-    Args:
-        form: Of the channel's rate, or of that of its logarithm.
-        constants: Its open symbols.
-        values: What the weak form says of them.
-        left: Share of squares that it leaves there.
-        price: Twice the nats that choosing it among others costs.
+    It leaves a share of the squares there; its price is twice the nats that choosing it among others costs.
     """
 
     form: sympy.Expr
@@ -121,12 +116,6 @@ def best_subsets(
     """Return the best few subsets of each size, from products of columns with each other and with what they explain.
 
     Every subset holds the columns ``first``; of the others, the first ``n`` may join.
-
-    Example:
-        >>> a = np.random.default_rng(0).normal(size=(50, 6))
-        >>> b = 2 * a[:, 1] - a[:, 4]
-        >>> best_subsets(a.T @ a, a.T @ b, b @ b, 2)[KEPT].columns
-        (1, 4)
     """
     scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     g, p = gram / np.outer(scale, scale), product / scale / np.sqrt(max(square, 1e-300))

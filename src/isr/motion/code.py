@@ -19,15 +19,7 @@ LANGUAGES: dict[str, tuple[Any, str, str, str, str]] = {
 
 
 def source(law: Any, language: str) -> str:
-    """Return source of a `MotionLaw` in ``"python"``, ``"c"`` or ``"javascript"``.
-
-    Example:
-        >>> from isr.motion.law import Channel, MotionLaw
-        >>> from isr.search.formula import Formula, parse
-        >>> law = MotionLaw(("k",), (Channel("m", Formula(parse("-k*m", ["m", "k"]))),))
-        >>> "dy[0] = -k*m;" in source(law, "c"), "function solve(" in source(law, "js")
-        (True, True)
-    """
+    """Return source of a `MotionLaw` in ``"python"``, ``"c"`` or ``"javascript"``."""
     language = {"py": "python", "js": "javascript"}.get(language.lower(), language.lower())
     if language not in LANGUAGES:
         raise ValueError(

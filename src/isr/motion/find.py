@@ -53,19 +53,10 @@ class FoundMotion:
 
 
 def find_motion(
-    series: Series,
-    modes: Sequence[Start],
-    *,
-    ladder: Sequence[Library] = LADDER,
+    series: Series, modes: Sequence[Start], *, ladder: Sequence[Library] = LADDER,
     say: Callable[[str], None] = lambda line: None,
-) -> FoundMotion:
-    """Return the law of motion of series.
-
-    Args:
-        series: Trajectories.
-        modes: Where each channel begins, see `isr.motion.refit`.
-        ladder: Where rates are sought, small libraries first.
-        say: Takes a line on what is being done.
+) -> FoundMotion:  # fmt: skip
+    """Return the law of motion of series that begin as ``modes`` say, sought in the libraries of a ladder one by one.
 
     Example:
         >>> t = np.linspace(0, 5, 30)
@@ -94,7 +85,7 @@ def find_motion(
             "stretch where values explode, or scale the channels"
         )
     whole.series, whole.steps = replace(series, noises=search.series.noises), search.steps
-    strays, notes = _strays(best.fit, whole.series), []
+    strays, notes = _strays(best.fit, whole), []
     if strays.any():
         whole = Search(whole.series.take(~strays), modes, say, search.steps)
         n = int(strays.sum())
@@ -106,15 +97,14 @@ def _free_name(series: Series) -> str:
     return next(n for n in ("hidden", "hidden_", "hidden__") if n not in (*series.names, *series.x_names))
 
 
-def _strays(best: Fit, series: Series) -> np.ndarray:
+def _strays(best: Fit, search: Search) -> np.ndarray:
     """Which trajectories a fit misses by far, if they are few: clipped values, a simulation that failed."""
+    series = search.series
     nothing = np.zeros(len(series.times), dtype=bool)
     if "free" in best.modes:
         return nothing
-    first = np.empty((len(best.modes), len(series.times)))
-    for c, mode in enumerate(best.modes):
-        own = best.start[c, 0] if mode == "shared" else series.x[:, int(mode)]
-        first[c] = np.log(own) if best.system.logs[c] and mode != "shared" else own
+    shared = np.array(best.modes) == "shared"
+    first = np.where(shared[:, None], best.start[:, :1], search.starts(series))
     r = replace(best, series=series, start=first).residuals() / best.sigma[:, None, None]
     found = np.sqrt(np.mean(r**2, axis=(0, 1))) > FAR
     return found if found.mean() <= FEW else nothing

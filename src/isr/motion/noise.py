@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class Noise:
     Args:
         kind: One of `KINDS`; empty where the channel was not measured at all.
         trials: Of a binomial, of how many was counted.
+        is_stated: Whether somebody said so, and it stays.
 
     Example:
         >>> Noise.read("binomial(1000)"), Noise("poisson").residual(np.array([4.0]), np.array([4.0]))
@@ -29,6 +30,7 @@ class Noise:
 
     kind: str = "normal"
     trials: float = np.inf
+    is_stated: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"binomial({self.trials:.0f})" if self.kind == "binomial" else self.kind
@@ -43,7 +45,7 @@ class Noise:
                 f"the noise of {channel!r} is {text!r}; known: auto, normal, lognormal, poisson, binomial(n) with the "
                 "number of trials"
             )
-        return cls(kind, float(rest[:-1]) if counted else np.inf)
+        return cls(kind, float(rest[:-1]) if counted else np.inf, is_stated=True)
 
     @property
     def is_count(self) -> bool:

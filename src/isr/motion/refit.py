@@ -67,7 +67,7 @@ class Fit:
         """Return which noise the residuals have, channel by channel: additive or relative; counts stay counts."""
         found, u, known = [], self._solved(), self.series.noises
         for c, noise in enumerate(known):
-            options = [noise] if noise.is_count else [Noise("normal"), Noise("lognormal")]
+            options = [noise] if noise.is_count or noise.is_stated else [Noise("normal"), Noise("lognormal")]
             if np.nanmin(self.series.values[..., c], initial=np.inf) <= 0:
                 options = options[:1]
 
@@ -90,15 +90,7 @@ def refit(
 ) -> Fit:  # fmt: skip
     """Return the constants that fit best, found from ``theta`` and ``start`` (channels first).
 
-    Args:
-        system: The rates.
-        theta: Constants to begin with.
-        start: States at the first times to begin with.
-        series: The trajectories.
-        modes: Where each channel begins.
-        steps: Runge-Kutta steps between two times.
-        iterations: Most Gauss-Newton steps.
-        hopeless: A negative log-likelihood that has to come in sight, else the fit is given up.
+    A fit is given up where its negative log-likelihood does not come in sight of ``hopeless``.
     """
     p = _Problem(system, series, tuple(modes), steps)
     theta, start, q = np.array(theta, float), np.array(start, float), len(theta)

@@ -124,14 +124,7 @@ def read_series(
     times: Any, values: Any, x: Any = None, *, names: Sequence[str] | None = None,
     x_names: Sequence[str] | None = None,
 ) -> Series:  # fmt: skip
-    """Return trajectories as one object.
-
-    Args:
-        times: Of one trajectory, the same for all, or a list with those of each.
-        values: Rows of one trajectory, an array of several (trajectory, time, channel), or a list with those of each.
-        x: Parameters of each trajectory as rows; None without.
-        names: Names of the channels.
-        x_names: Names of the parameters.
+    """Return trajectories as one object, from what `MotionRegressor.fit` takes.
 
     Example:
         >>> series = read_series([0, 1, 2, 3, 4], [[1.0], [0.5], [np.nan], [0.1], [0.1]], names=["mass"])
@@ -171,21 +164,7 @@ def read_series(
 def from_long(
     frame: Any, time: str, run: str | None = None
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[str]]:
-    """Return times, values and names of the channels of a long table, a row for each time.
-
-    Args:
-        frame: The table, a pandas frame.
-        time: Its column of times.
-        run: Its column that tells which trajectory a row belongs to; None where all are one.
-
-    Example:
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"run": [1, 1, 2, 2], "day": [0, 1, 0, 1], "n": [5.0, 6.0, 7.0, 8.0]})
-        >>> from_long(frame, "day", "run")[1:]
-        ([array([[5.],
-           [6.]]), array([[7.],
-           [8.]])], ['n'])
-    """
+    """Return times, values and names of the channels of a long table, with a column of times and one of runs."""
     wanted = [time] if run is None else [time, run]
     missing = [name for name in wanted if name not in frame.columns]
     if missing:

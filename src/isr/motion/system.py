@@ -21,23 +21,12 @@ LARGEST = 1e8
 def compiled(
     symbols: Sequence[sympy.Symbol], expressions: Sequence[sympy.Expr], modules: str = "numpy"
 ) -> Any:
-    """Return a function of arrays that gives the value of each expression, in NumPy or JAX.
-
-    Example:
-        >>> a = sympy.Symbol("a", real=True)
-        >>> compiled([a], [a + 1])(np.array([1.0]))
-        [array([2.])]
-    """
+    """Return a function of arrays that gives the value of each expression, in NumPy or JAX."""
     return sympy.lambdify(list(symbols), list(expressions), modules=modules, cse=True)
 
 
 def runge_kutta(rate: Callable[[Any], Any], u: Any, h: Any) -> Any:
-    """Return states one classic Runge-Kutta step of length ``h`` later, of NumPy or JAX arrays.
-
-    Example:
-        >>> bool(abs(runge_kutta(lambda u: -u, 1.0, 0.1) - np.exp(-0.1)) < 1e-7)
-        True
-    """
+    """Return states one classic Runge-Kutta step of length ``h`` later, of NumPy or JAX arrays."""
     k1 = rate(u)
     k2 = rate(u + 0.5 * h * k1)
     k3 = rate(u + 0.5 * h * k2)

@@ -226,8 +226,8 @@ def solve_column(
 ):  # fmt: skip
     """Return the modes of one column at one frequency.
 
-    That is a status (`NEAR_CUT_OFF` is a kind of `OK`), real and minus imaginary part of k_r^2, psi at the samples (mode,
-    sample), k_r^2 on each mesh, and its largest correction by the extrapolation in units of the mode spacing.
+    That is a status (`NEAR_CUT_OFF` is a kind of `OK`), real and minus imaginary part of k_r^2, psi (mode, sample),
+    k_r^2 on each mesh, and its largest correction by the extrapolation in units of the mode spacing.
     """
     omega = 2 * np.pi * frequency
     empty = np.empty(0), np.empty(0), np.empty((0, len(samples)), dtype=np.complex128), np.empty((0, 0, 0))

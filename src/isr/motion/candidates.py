@@ -18,8 +18,10 @@ LARGEST = 8
 # Splines are wrong in ways that do not average out: what they leave counts as so many rows.
 N_EFFECTIVE, FLOOR = 25, 1e-6
 N_PER_SIZE = 2
-# Subsets that are grown at each size, and those of them that are kept.
-BEAM, KEPT = 24, 3
+# Of each size so many become formulas.
+MOST_PER_SIZE = 12
+# Subsets that are grown at each size, fewer for each of many denominators, and those of them that are kept.
+BEAM, NARROW_BEAM, KEPT = 24, 8, 3
 # What is left of a column once others are taken out, below which it is one of them.
 COLLINEAR = 1e-9
 
@@ -66,18 +68,29 @@ def candidates(
     a, b = weak_rows(curves, numbers, channel, rng)
     gram, product, square, n = a.T @ a, a.T @ b, float(b @ b), len(found)
     largest = LARGEST - 2 if below else LARGEST
-    rates = []
+    subsets: list[Subset] = []
     for first in [(n + k,) for k in range(len(below))] or [()]:
-        for subset in best_subsets(gram, product, square, largest, first=first, n=n):
-            j = list(subset.columns)
-            symbols = tuple(sympy.Symbol(f"c{channel}_{i}", real=True) for i in range(len(j)))
-            above = sum(c * found[k] / over for c, k in zip(symbols, j, strict=True) if k < n)
-            under = 1 + sum(c * found[below[k - n]] for c, k in zip(symbols, j, strict=True) if k >= n)
-            theta = np.linalg.lstsq(a[:, j], b, rcond=None)[0]
-            price = 2 * np.log(len(numbers)) * len(j)
-            if above != 0:
-                rates.append(Candidate(above / under, symbols, theta, subset.left, price))
+        subsets += best_subsets(
+            gram, product, square, largest, first=first, n=n, width=NARROW_BEAM if below else BEAM
+        )
+    rates = []
+    for subset in _best_of_each_size(subsets):
+        j = list(subset.columns)
+        symbols = tuple(sympy.Symbol(f"c{channel}_{i}", real=True) for i in range(len(j)))
+        above = sum(c * found[k] / over for c, k in zip(symbols, j, strict=True) if k < n)
+        under = 1 + sum(c * found[below[k - n]] for c, k in zip(symbols, j, strict=True) if k >= n)
+        theta = np.linalg.lstsq(a[:, j], b, rcond=None)[0]
+        price = 2 * np.log(len(numbers)) * len(j)
+        if above != 0:
+            rates.append(Candidate(above / under, symbols, theta, subset.left, price))
     return rates
+
+
+def _best_of_each_size(subsets: Sequence[Subset]) -> list[Subset]:
+    found: list[Subset] = []
+    for size in range(1, LARGEST + 1):
+        found += sorted((s for s in subsets if len(s.columns) == size), key=lambda s: s.left)[:MOST_PER_SIZE]
+    return found
 
 
 def shortlist(pool: Sequence[Candidate], n: int) -> list[Candidate]:
@@ -111,7 +124,7 @@ class Subset(NamedTuple):
 
 def best_subsets(
     gram: Float[np.ndarray, "m m"], product: Float[np.ndarray, " m"], square: float, largest: int,
-    *, first: tuple[int, ...] = (), n: int | None = None,
+    *, first: tuple[int, ...] = (), n: int | None = None, width: int = BEAM,
 ) -> list[Subset]:  # fmt: skip
     """Return the best few subsets of each size, from products of columns with each other and with what they explain.
 
@@ -119,27 +132,26 @@ def best_subsets(
     """
     scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     g, p = gram / np.outer(scale, scale), product / scale / np.sqrt(max(square, 1e-300))
-    beam, found = {first: 1.0}, []
+    beam, found = [first], []
     for _ in range(min(largest, len(p))):
         grown: dict[tuple[int, ...], float] = {}
-        for chosen in beam:
-            gains, left = _gains(g, p, chosen)
-            for j in np.argsort(-gains[:n])[:BEAM]:
+        for chosen, gains, left in zip(beam, *_gains(g, p, np.array(beam, dtype=int), n), strict=True):
+            for j in np.argsort(-gains)[:width]:
                 if gains[j] > 0:
                     grown[tuple(sorted((*chosen, int(j))))] = left - gains[j]
-        beam = dict(sorted(grown.items(), key=lambda item: item[1])[:BEAM])
-        found += [Subset(chosen, max(left, 0.0)) for chosen, left in list(beam.items())[:KEPT]]
+        beam = sorted(grown, key=lambda chosen: grown[chosen])[:width]
+        found += [Subset(chosen, max(grown[chosen], 0.0)) for chosen in beam[:KEPT]]
+        if not beam:
+            break
     return found
 
 
-def _gains(g: np.ndarray, p: np.ndarray, chosen: tuple[int, ...]) -> tuple[np.ndarray, float]:
-    """How much each further column explains, and what these leave."""
-    s = list(chosen)
-    if not s:
-        return p**2, 1.0
-    solved = np.linalg.lstsq(g[np.ix_(s, s)], np.column_stack([g[s], p[s]]), rcond=1e-12)[0]
-    own = 1.0 - np.einsum("sm,sm->m", g[s], solved[:, :-1])
-    rest = p - g[:, s] @ solved[:, -1]
-    gains = np.where(own > COLLINEAR, rest**2 / np.maximum(own, COLLINEAR), 0.0)
-    gains[s] = 0.0
-    return gains, float(1.0 - p[s] @ solved[:, -1])
+def _gains(g: np.ndarray, p: np.ndarray, beam: np.ndarray, n: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """How much each of the first ``n`` columns explains beside those of each row of a beam, and what these leave."""
+    inner = g[beam[:, :, None], beam[:, None, :]] + 1e-14 * np.eye(beam.shape[1])
+    cross, own = g[:, :n][beam], p[beam]
+    solved = np.linalg.solve(inner, np.concatenate([cross, own[..., None]], axis=2))
+    free = 1.0 - np.einsum("bsm,bsm->bm", cross, solved[..., :-1])
+    rest = p[:n] - np.einsum("bsm,bs->bm", cross, solved[..., -1])
+    gains = np.where(free > COLLINEAR, rest**2 / np.maximum(free, COLLINEAR), 0.0)
+    return gains, 1.0 - np.einsum("bs,bs->b", own, solved[..., -1])

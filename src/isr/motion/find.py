@@ -19,8 +19,8 @@ from isr.search.evaluate import symbol
 from isr.search.formula import Formula
 
 REFUTED = 1e-4
-# What rates are compared on; more trajectories join for the last fit.
-N_SEARCHED = 100
+# What rates are proposed from and compared on; more trajectories join for the last fit.
+N_PROPOSED, N_SEARCHED = 250, 100
 # A constant is a plain number where that costs less than this many squared standard errors.
 SNAPPED = 6.0
 # and where its standard error is less than this share of the distance between such numbers.
@@ -65,18 +65,17 @@ def find_motion(
         >>> print(find_motion(series, ("free",)).law)
         n' = n*(3 - n)
     """
-    rows = np.random.default_rng(0).permutation(len(series.times))[:N_SEARCHED]
-    search = Search(series.take(np.sort(rows)), modes, say)
-    whole = Search(series, modes, say)
+    rows = np.random.default_rng(0).permutation(len(series.times))
+    search, many = (Search(series.take(np.sort(rows[:n])), modes, say) for n in (N_SEARCHED, N_PROPOSED))
 
     best, hidden = None, None
     if tuple(modes) == ("shared",):
-        best = search.find(ladder[:1], whole)
+        best = search.find(ladder[:1], many)
         if best is None or not search.is_enough(best.fit):
             best, name = None, _free_name(series)
             hidden = find_hidden(series, name, say)
     if best is None and (hidden is None or min(tests(hidden).values()) <= REFUTED):
-        best = search.find(ladder, whole)
+        best = search.find(ladder, many)
     if hidden is not None and (best is None or hidden.bic(HIDDEN_PRICE) < best.price):
         return _found(hidden, "one channel was not measured, and its unit is free: it begins at 1")
     if best is None:
@@ -84,7 +83,7 @@ def find_motion(
             "no candidate could be integrated along the series: every one blew up; measure more often, leave out the "
             "stretch where values explode, or scale the channels"
         )
-    whole.series, whole.steps = replace(series, noises=search.series.noises), search.steps
+    whole = Search(replace(series, noises=search.series.noises), modes, say, search.steps)
     strays, notes = _strays(best.fit, whole), []
     if strays.any():
         whole = Search(whole.series.take(~strays), modes, say, search.steps)

@@ -122,8 +122,8 @@ class Search:
         found = self.fit_system(system, theta, most_short=MOST_SHORT, best=best)
         return None if found is None else Found(list(chosen), *found)
 
-    def find(self, ladder: Sequence[Library], whole: Search) -> Found | None:
-        """Return the best candidate of each channel; the weak form sees the series of ``whole``.
+    def find(self, ladder: Sequence[Library], many: Search) -> Found | None:
+        """Return the best candidate of each channel; the weak form sees the series of ``many``.
 
         Libraries join one by one, until nothing is left to explain. None where every candidate blows up.
         """
@@ -132,7 +132,7 @@ class Search:
         found: list[Found] = []
         for library in ladder:
             for c, pool in enumerate(pools):
-                pool += candidates(whole.series, whole.curves, c, library, rng)
+                pool += candidates(many.series, many.curves, c, library, rng)
             best = self._best_of([shortlist(pool, N_TRIED) for pool in pools])
             found += [] if best is None else [best]
             if best is not None and self.is_enough(best.fit):

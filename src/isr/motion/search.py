@@ -91,7 +91,9 @@ class Search:
         short = short.take(np.random.default_rng(0).permutation(len(short.x))[:most_short])
         free = ("free",) * len(self.modes)
         first = refit(system, theta, self.starts(short), short, free, steps=self.steps, iterations=5)
-        if not np.isfinite(first.nats) or (best is not None and first.nats > best.short + MUCH_WORSE):
+        # Where nothing but rounding is left, five steps say nothing of what a candidate would leave.
+        racing = best is not None and np.any(best.fit.sigma > EXACT * self.spread)
+        if not np.isfinite(first.nats) or (racing and first.nats > best.short + MUCH_WORSE):
             return None
         whole = self.series.n_times
         part = self.series.segments(length or (SEGMENT if "free" in self.modes else whole))

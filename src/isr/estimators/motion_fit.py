@@ -19,7 +19,9 @@ from isr.tables.tables import Table
 
 # A first value that is a parameter has this squared correlation with it, at least.
 SAME = 0.9
-NO_NOISE = "the series hold no noise: say what an observation has, noise=0.1 or by channel, before any posterior"
+NO_NOISE = (
+    "the series hold no noise: say what an observation has, noise=0.1 or by channel, before any posterior"
+)
 
 
 def find_series_law(

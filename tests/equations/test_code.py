@@ -49,7 +49,7 @@ FLOWS = {
     "one variable": lambda key: make("padded"),
     "joint of one variable": joint_of_one,
 }  # fmt: skip
-N_ROWS = 10_000
+N_ROWS = 1000
 
 
 def case_of(flow, n=N_ROWS):
@@ -106,7 +106,7 @@ def test_primitives_of_ones_own_run_in_every_language(tmp_path):
     shape = Architecture(n_blocks=1, n_layers=1, library=["constant", "id", "bump", "ratio", "hinge"])
     flow = build_flow(jax.random.key(2), 2, architecture=shape)
     expressions = extract(flow)
-    inputs, expected = case_of(flow, 1000)
+    inputs, expected = case_of(flow)
     for language, run in RUNNERS.items():
         (tmp_path / language).mkdir()
         found = run(generate(expressions, language), inputs, tmp_path / language)
@@ -117,7 +117,7 @@ def test_primitives_of_ones_own_run_in_every_language(tmp_path):
 @pytest.fixture(scope="module")
 def box():
     flow = make("bounded")
-    return flow.bijection.bijections[0], extract(flow), *case_of(flow)
+    return flow.bijection.bijections[0], extract(flow), *case_of(flow, 10_000)
 
 
 @pytest.mark.parametrize("language", RUNNERS)

@@ -3,7 +3,6 @@
 `kernel` gives one, or None where XLA has to do the work; `status` says why. Nobody else knows how they are made.
 """
 
-from isr.native.kernels import Blocks, Kernel, kernel
-from isr.native.library import status
+from isr.native.library import Blocks, Kernel, kernel, status
 
 __all__ = ["Blocks", "Kernel", "kernel", "status"]

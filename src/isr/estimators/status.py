@@ -120,9 +120,8 @@ def uncalibrated(latents: np.ndarray, y: np.ndarray, names: Sequence[str]) -> St
     if worst[0] < LARGE_ERROR:
         return None
     reason = f"posteriors are not calibrated {worst[1]}: shares of draws are off by up to {worst[0]:.0%}"
-    return Status(
-        False, reason, 'ask for goal="accurate", or give more rows; isr.Inversion corrects by the law of y'
-    )
+    remedy = "give more rows, take the accurate goal, or isr.Inversion, which corrects by the law of y"
+    return Status(False, reason, remedy)
 
 
 def worse_than_constant(predicted: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Status | None:

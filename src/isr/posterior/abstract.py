@@ -243,10 +243,10 @@ class AbstractPosterior(ABC):
         draws = _finite(self.sample(n, random_state))
         rows = prior.sample(n, random_state=0) if isinstance(prior, Prior) else prior
         return pair_plot(
-            draws, self.x_names, units=self.units, truth=truth, prior=rows, shown=names, title=self._given()
+            draws, self.x_names, units=self.units, truth=truth, prior=rows, shown=names, title=self._title()
         )
 
-    def _given(self) -> str:
+    def _title(self) -> str:
         """What was observed, for the title of a figure."""
         if len(self.y_star) > 1:
             return f"given {len(self.y_star)} observations"

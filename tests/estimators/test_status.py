@@ -69,6 +69,12 @@ def test_posteriors_that_are_wrong_where_some_y_lie_are_named_with_the_place():
     )
 
 
+def test_regions_of_y_without_rows_are_left_out():
+    rng = np.random.default_rng(0)
+    y = np.column_stack([np.ones(30), rng.integers(0, 2, 30), rng.normal(size=(30, 8))])
+    assert uncalibrated(rng.normal(size=(30, 2)), y, [f"y{i}" for i in range(10)]) is None
+
+
 def test_latents_of_a_mixture_are_standard_normal_where_rows_are_its_own():
     from isr.bijections.affine import Standardise
     from isr.bijections.coupling import ConditionMap

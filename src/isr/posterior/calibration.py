@@ -86,7 +86,8 @@ def regions_of(y: Float[np.ndarray, "n d"], names: Sequence[str]) -> dict[str, n
     for name, column in list(zip(names, place.T, strict=True))[:MOST_COLUMNS]:
         ends |= {f"where {name} is lowest": column < END, f"where {name} is highest": column > 1 - END}
     middle = ~np.any(list(ends.values()), axis=0)
-    return {"over all": np.ones(len(y), bool), "in the middle of y": middle, **ends}
+    regions = {"over all": np.ones(len(y), bool), "in the middle of y": middle, **ends}
+    return {where: kept for where, kept in regions.items() if kept.any()}
 
 
 def regional_verdict(
@@ -122,7 +123,6 @@ def regional_verdict(
         (float(stats.kstest(positions[kept, j], "uniform").pvalue), f"{name} {where}")
         for j, name in enumerate(labels)
         for where, kept in regions.items()
-        if kept.any()
     )
     bad = [f"{what} (p = {p:.1g})" for p, what in found if p * len(found) < REFUTED]
     if bad:

@@ -15,7 +15,7 @@ from isr.densities.marginals import find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture
 from isr.estimators.closed_forms import closed_forms
 from isr.estimators.column_laws import as_opaque
-from isr.formulas.canonical import build_formulas
+from isr.formulas.to_formulas import build_formulas
 from isr.tables.edges import sharp_ends
 
 N = 4000

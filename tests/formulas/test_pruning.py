@@ -16,18 +16,18 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import evaluate
 from isr.bijections.networks import build_eql
 from isr.bijections.parameters import flatten
-from isr.formulas.canonical import (
+from isr.formulas.front import Point, choose, pareto
+from isr.formulas.refit import Fit, flow_row_loss
+from isr.formulas.shorten import eliminate, fix_gauge, simple_values, snap
+from isr.formulas.to_formulas import (
     build_formulas,
     input_symbols,
     network_expressions,
+    open_flow,
     shortest,
+    tidy,
     with_small_phases,
 )
-from isr.formulas.eliminate import eliminate
-from isr.formulas.front import Point, choose, pareto
-from isr.formulas.refit import Fit, flow_row_loss
-from isr.formulas.snap import fix_gauge, simple_values, snap
-from isr.formulas.to_formulas import open_flow, tidy
 
 
 def sparse(network, share, seed=0):

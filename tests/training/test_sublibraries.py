@@ -9,7 +9,7 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.networks import build_eql
 from isr.bijections.parameters import flatten
-from isr.formulas.canonical import functions_in, network_expressions
+from isr.formulas.to_formulas import functions_in, network_expressions
 from isr.training.penalties import sublibrary_masks
 
 LIBRARY = {"constant": 1, "id": 1, "square": 1, "exp": 1, "sin": 1}

@@ -20,7 +20,7 @@ from isr.bijections.formula import Triangular
 from isr.densities.marginals import Marginal, find_marginal, marginal_steps
 from isr.equations.complexity import n_constants
 from isr.estimators.law_edges import Band
-from isr.formulas.canonical import build_formulas, input_symbols
+from isr.formulas.to_formulas import build_formulas, input_symbols
 from isr.inversion.means import PASSED, find_mean, find_scale, scaled, values_of
 from isr.inversion.screen import Features, depends
 from isr.search.find import find_laws

@@ -18,10 +18,9 @@ from isr.bijections.parameters import Restore, cast, children, flatten, n_consta
 from isr.bijections.programs import compiled
 from isr.estimators.settings import Plan
 from isr.estimators.status import Status
-from isr.formulas.eliminate import eliminate
 from isr.formulas.front import Point
 from isr.formulas.refit import Fit, RowLoss
-from isr.formulas.snap import Snapped, fix_gauge, snap
+from isr.formulas.shorten import Snapped, eliminate, fix_gauge, snap
 from isr.training.loop import Blocks, Noise
 from isr.training.monitor import Monitor
 from isr.training.penalties import sublibrary_masks

@@ -23,10 +23,9 @@ from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted, Pr
 from isr.estimators.rows import n_held_out
 from isr.estimators.settings import Plan
 from isr.estimators.status import DivergedError
-from isr.formulas import canonical
-from isr.formulas.canonical import input_symbols, network_expressions
+from isr.formulas import to_formulas
 from isr.formulas.front import choose, pareto
-from isr.formulas.guards import without_idle_guards
+from isr.formulas.to_formulas import input_symbols, network_expressions, without_idle_guards
 from isr.tables.tables import split_rows
 from isr.training.workers import keep_compiled_programs
 
@@ -98,11 +97,13 @@ def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]])
 
 def tidy(formulas: Formulas) -> Formulas:
     """Return formulas with constants that are exactly zero taken out, and what they held up."""
-    return _rewritten(formulas, [canonical.with_small_phases(e) for e in network_expressions(formulas)])
+    return _rewritten(formulas, [to_formulas.with_small_phases(e) for e in network_expressions(formulas)])
 
 
-def _rewritten(formulas: Formulas | EQL, expressions: Sequence[canonical.Expression]) -> Formulas:
-    return canonical.build_formulas([canonical.shortest(e) for e in expressions], formulas.n_inputs, stack=1)
+def _rewritten(formulas: Formulas | EQL, expressions: Sequence[to_formulas.Expression]) -> Formulas:
+    return to_formulas.build_formulas(
+        [to_formulas.shortest(e) for e in expressions], formulas.n_inputs, stack=1
+    )
 
 
 def _nats(floor: float) -> Callable[[float], float]:
@@ -182,7 +183,7 @@ def _promising(trained: Trained) -> list[EQL]:
     kept: dict[frozenset[str], EQL] = {}
     for i in np.argsort(worth, kind="stable"):
         network = _thinned(trained.networks[i])
-        kept.setdefault(canonical.functions_in(network_expressions(network)), network)
+        kept.setdefault(to_formulas.functions_in(network_expressions(network)), network)
         if len(kept) == N_REFINED:
             break
     return list(kept.values())

@@ -12,6 +12,7 @@ import sympy
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.integrate import solve_ivp
+from sklearn.exceptions import ConvergenceWarning
 
 import isr
 from isr.motion.law import Channel, MotionLaw
@@ -182,6 +183,24 @@ BAD = {
 def test_a_bad_series_gets_a_sentence(times, values, sentence):
     with pytest.raises(ValueError, match=sentence):
         isr.MotionRegressor().fit(times, values)
+
+
+@pytest.mark.parametrize("times", [pd.date_range("2020-01-01", periods=6), np.array(list("abcdef"))])
+def test_times_that_are_no_numbers_are_refused(times):
+    with pytest.raises(TypeError, match=r"times and values are real numbers, got .* give dates as days"):
+        isr.MotionRegressor().fit(times, GOOD)
+
+
+def test_a_law_that_misses_what_drives_the_series_is_refuted():
+    times = np.linspace(0, 12, 80)
+    with pytest.warns(ConvergenceWarning, match=r"is refuted .*residuals exceed the noise"):
+        isr.MotionRegressor(library=POLYNOMIALS).fit(times, np.sin(times))
+
+
+def test_what_a_law_hardly_explains_is_told():
+    noise = np.random.default_rng(0).normal(size=40)
+    model = isr.MotionRegressor(library=POLYNOMIALS).fit(np.arange(40.0), noise)
+    assert "of the spread of y1, which it hardly explains" in model.verdict_
 
 
 def test_parameters_need_a_row_for_each_trajectory():

@@ -81,6 +81,7 @@ class MotionRegressor(BaseEstimator):
         """
         if values is None:
             times, values, names = from_long(times, time, run)
+        names = names or list(getattr(values, "columns", ())) or None
         series = read_series(times, values, x, names=names, x_names=x_names)
         modes = ("free",) * len(series.names)
         found = find_motion(series, modes, ladder=self.library or LADDER, say=self._say)

@@ -12,8 +12,8 @@ from isr.motion.hidden import find_hidden
 from isr.motion.law import Channel, MotionLaw
 from isr.motion.library import LADDER, Library
 from isr.motion.noise import Noise
-from isr.motion.refit import Fit, Start, refit
-from isr.motion.search import EXACT, Search, tests
+from isr.motion.refit import EXACT, Fit, Start, refit
+from isr.motion.search import Search, tests
 from isr.motion.series import Series
 from isr.search.evaluate import symbol
 from isr.search.formula import Formula
@@ -26,6 +26,8 @@ SNAPPED = 6.0
 # and where its standard error is less than this share of the distance between such numbers.
 FINE = 0.05
 HIDDEN_PRICE = 10.0
+# What a law leaves of a channel is told where it is more than this share of its spread.
+MUCH_LEFT = 0.5
 # A trajectory is a stray where it is missed by so many times the noise throughout; more than this share are no strays.
 FAR, FEW = 3.0, 0.03
 
@@ -114,7 +116,7 @@ def _longest(best: Fit, search: Search) -> Fit:
     found = best
     for length in (None, search.series.n_times):
         longer = search.fit_system(found.system, found.theta, iterations=25, length=length)
-        if longer is None or np.any(longer[0].sigma > 1.3 * found.sigma + EXACT * search.spread):
+        if longer is None or np.any(longer[0].sigma > 1.3 * found.sigma + EXACT * found.spread):
             break
         found = longer[0]
     return found
@@ -124,18 +126,20 @@ def _found(best: Fit, *notes: str) -> FoundMotion:
     best, values = _snapped(best)
     series, system = best.series, best.system
     table = {s: sympy.Float(v) for s, v in zip(system.constants, best.theta, strict=True)} | values
-    channels, exact = [], []
+    measured, channels, said = series.seen.any(axis=(0, 1)), [], list(notes)
     for c, state in enumerate(system.states):
-        noise, scale = series.noises[c], float(best.sigma[c])
-        if not series.seen[..., c].any():
+        noise, scale = series.noises[c], 0.0 if best.exact[c] else float(best.sigma[c])
+        if not measured[c]:
             noise, scale = Noise(""), 0.0
-        else:
-            exact.append(scale < EXACT * np.nanstd(series.values[..., c]))
-            scale = 0.0 if exact[-1] else 1.0 if noise.is_count else scale
+        elif noise.is_count:
+            scale = 1.0
+        if measured[c] and (share := best.sigma[c] / best.spread[c]) > MUCH_LEFT:
+            said.append(f"it leaves {share:.0%} of the spread of {state}, which it hardly explains")
         rate = Formula(system.rates[c].xreplace(table))
         channels.append(Channel(str(state), rate, system.logs[c], _start(best, c), noise, scale))
     law = MotionLaw(series.x_names, tuple(channels), steps=max(best.steps, 8))
-    return FoundMotion(law, {} if all(exact) else tests(best), all(exact), notes)
+    is_exact = bool(best.exact[measured].all())
+    return FoundMotion(law, {} if is_exact else tests(best), is_exact, tuple(said))
 
 
 def _start(best: Fit, c: int) -> Formula | None:

@@ -17,8 +17,9 @@ from isr.motion.series import Series
 from isr.motion.system import System
 
 Start = str | int
-# Noise below this share of a channel's spread cannot be told from the integrator's error.
-LEAST_NOISE = 1e-7
+# Noise below this share of a channel's spread cannot be told from the integrator's error; below that one nothing but
+# rounding is left.
+LEAST_NOISE, EXACT = 1e-7, 1e-5
 N_DAMPINGS = 5
 
 
@@ -35,6 +36,7 @@ class Fit:
         steps: Steps between two times.
         nats: Negative log-likelihood of all measured values, without constants; infinite where they blow up.
         sigma: Noise of each channel, on the scale of its noise.
+        spread: Standard deviation of each channel on that scale.
         errors: Standard errors of the constants.
     """
 
@@ -46,7 +48,13 @@ class Fit:
     steps: int = 4
     nats: float = np.inf
     sigma: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    spread: np.ndarray = field(default_factory=lambda: np.zeros(0))
     errors: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def exact(self) -> np.ndarray:
+        """Of which channels nothing but rounding is left."""
+        return self.sigma < EXACT * self.spread
 
     def bic(self, per_term: float = 0.0) -> float:
         """Return twice the description length, with a price for each constant besides."""
@@ -120,7 +128,7 @@ def refit(
                 break
         errors = np.sqrt(np.maximum(np.diag(np.linalg.pinv(normal)), 0))[:q]
         sigma = p.sigma(p.left(theta, start))
-    return Fit(system, series, p.modes, theta, start, steps, loss, sigma, errors)
+    return Fit(system, series, p.modes, theta, start, steps, loss, sigma, p.spread, errors)
 
 
 @dataclass(eq=False)
@@ -136,12 +144,10 @@ class _Problem:
         self.counts = np.maximum(self.seen.sum(axis=(1, 2)), 1)
         self.free = [a for a, m in enumerate(self.modes) if m == "free"]
         self.shared = [a for a, m in enumerate(self.modes) if m == "shared"]
-        self.floor, self.jacobian = np.zeros(len(self.target)), 0.0
+        self.spread, self.jacobian = np.zeros(len(self.target)), 0.0
         with np.errstate(all="ignore"):
             for c, (v, noise) in enumerate(zip(self.target, self.series.noises, strict=True)):
-                self.floor[c] = (
-                    LEAST_NOISE * np.nan_to_num(np.nanstd(noise.on_scale(v[self.seen[c]]))) + 1e-300
-                )
+                self.spread[c] = np.nanstd(noise.on_scale(v[self.seen[c]])) if self.seen[c].any() else 1.0
                 if noise.kind == "lognormal":  # what comparing noise on different scales takes
                     self.jacobian += float(np.sum(np.log(v[self.seen[c]])))
 
@@ -156,7 +162,7 @@ class _Problem:
             return np.where(self.seen, np.stack([noise.residual(y, mean) for noise, y, mean in rows]), 0.0)
 
     def sigma(self, r: np.ndarray) -> np.ndarray:
-        return np.maximum(np.sqrt(np.nansum(r**2, axis=(1, 2)) / self.counts), self.floor)
+        return np.maximum(np.sqrt(np.nansum(r**2, axis=(1, 2)) / self.counts), LEAST_NOISE * self.spread)
 
     def loss(self, r: np.ndarray) -> float:
         """Sum over values of log sigma: what likelihood with the best sigma leaves."""

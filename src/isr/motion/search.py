@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import sympy
+from scipy.stats import f as f_law
 from scipy.stats import norm
 
 from isr.motion.candidates import LARGEST, Candidate, candidates, shortlist
@@ -25,10 +26,10 @@ STEP_ERROR = 0.1
 N_TRIED = 10
 # After so many sizes that are worse than a smaller one no larger one is tried.
 N_WORSE = 3
-# As good as exact: noise relative to the spread of a channel that numbers without noise have.
-EXACT = 1e-5
-# Larger libraries are not tried once residuals are as small as series are rough, and follow each other no more than so.
-AS_ROUGH, UNSUSPECTED = 1.2, 0.02
+# Larger libraries are not tried once no test has a smaller p-value.
+UNSUSPECTED = 0.02
+# Fourth differences tell the variance of noise as well as this share of its values would, and may be so much too small.
+ROUGH_SHARE, AS_ROUGH = 0.1, 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,6 @@ class Search:
     ) -> None:
         self.series, self.modes, self.say, self.steps = series, tuple(modes), say, steps
         self.curves = curves_through(series)
-        self.spread = np.nanstd(series.values, axis=(0, 1))
         self.refused: set[tuple[sympy.Expr, ...]] = set()
 
     def starts(self, part: Series) -> np.ndarray:
@@ -92,7 +92,7 @@ class Search:
         free = ("free",) * len(self.modes)
         first = refit(system, theta, self.starts(short), short, free, steps=self.steps, iterations=5)
         # Where nothing but rounding is left, five steps say nothing of what a candidate would leave.
-        racing = best is not None and np.any(best.fit.sigma > EXACT * self.spread)
+        racing = best is not None and not best.fit.exact.all()
         if not np.isfinite(first.nats) or (racing and first.nats > best.short + MUCH_WORSE):
             return None
         whole = self.series.n_times
@@ -143,15 +143,7 @@ class Search:
 
     def is_enough(self, best: Fit) -> bool:
         """Whether what a fit leaves is rounding, or noise that no value has in common with the next."""
-        if np.all(best.sigma < EXACT * self.spread):
-            return True
-        v = self.series.values
-        if v.shape[1] >= ENOUGH_FOR_ROUGHNESS:
-            raw = np.nanstd(best.residuals([type(n)() for n in self.series.noises]), axis=(1, 2))
-            rough = np.nanmedian(np.abs(np.diff(v, 4, axis=1)), axis=(0, 1)) / (0.6745 * np.sqrt(70))
-            if np.any(raw > AS_ROUGH * rough):
-                return False
-        return min(tests(best).values()) > UNSUSPECTED
+        return bool(best.exact.all()) or min(tests(best).values()) > UNSUSPECTED
 
     def _best_of(self, pools: Sequence[Sequence[Candidate]]) -> Found | None:
         """Return the best choice among candidates, with the noise that it shows; None where all blow up."""
@@ -205,8 +197,7 @@ class Search:
             for c, pool in enumerate(pools):
                 for other in pool:
                     now = best.chosen[c]
-                    exact = best.fit.sigma[c] < EXACT * self.spread[c]
-                    if other is now or (exact and len(other.constants) >= len(now.constants)):
+                    if other is now or (best.fit.exact[c] and len(other.constants) >= len(now.constants)):
                         continue
                     trial = [*best.chosen[:c], other, *best.chosen[c + 1 :]]
                     forms = tuple(r.form for r in trial)
@@ -243,10 +234,21 @@ class Search:
 
 
 def tests(best: Fit) -> dict[str, float]:
-    """Return p-values of whether what is left of one value tells of the next one, channel by channel."""
-    found = {}
-    for c, (name, r) in enumerate(zip(best.series.names, best.residuals(), strict=True)):
-        pairs, seen = r[1:] * r[:-1], best.series.seen[..., c].T
+    """Return p-values, channel by channel: whether what is left of one value tells of the next, and exceeds the noise.
+
+    How large noise is, differences of neighbours tell, where there are enough of them.
+    """
+    found, series = {}, best.series
+    for c, (name, r) in enumerate(zip(series.names, best.residuals(), strict=True)):
+        pairs, seen = r[1:] * r[:-1], series.seen[..., c].T
+        if series.n_times >= ENOUGH_FOR_ROUGHNESS and seen.any():
+            with np.errstate(all="ignore"):
+                rough = np.abs(np.diff(series.noises[c].on_scale(series.values[..., c]), 4, axis=1))
+            noise = np.nanmedian(rough) / (0.6745 * np.sqrt(70)) + 1e-300
+            ratio, n = (best.sigma[c] / noise) ** 2 / AS_ROUGH**2, int(seen.sum())
+            found[f"{name}: residuals exceed the noise"] = float(
+                f_law.sf(ratio, n, max(ROUGH_SHARE * n, 2.0))
+            )
         both = seen[1:] & seen[:-1]
         if both.any():
             z = np.sum(pairs[both]) / np.sqrt(np.sum(pairs[both] ** 2) + 1e-300)

@@ -154,6 +154,8 @@ def read_series(
         raise ValueError(
             f"x has the shape {parameters.shape}, but there are {len(runs)} trajectories; give a row for each"
         )
+    if not np.isfinite(parameters).all():
+        raise ValueError("x holds NaN or infinity; leave those trajectories out")
     given = check_names(names or [f"y{i + 1}" for i in range(n_channels)], what="channels")
     of_x = check_names(x_names or [f"x{i + 1}" for i in range(parameters.shape[1])], what="x")
     known = symbol_names([*given, *of_x], taken=("t",))
@@ -165,21 +167,30 @@ def from_long(
     frame: Any, time: str, run: str | None = None
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[str]]:
     """Return times, values and names of the channels of a long table, with a column of times and one of runs."""
+    if not hasattr(frame, "columns"):
+        raise TypeError("give times and values, or a long table (a pandas frame) alone")
     wanted = [time] if run is None else [time, run]
     missing = [name for name in wanted if name not in frame.columns]
     if missing:
         raise ValueError(f"the table has no column {missing[0]!r}; it has {[str(c) for c in frame.columns]}")
     names = [c for c in frame.columns if c not in wanted]
     parts = [frame] if run is None else [part for _, part in frame.groupby(run, sort=False)]
-    times = [part[time].to_numpy(dtype=float) for part in parts]
+    times = [part[time].to_numpy() for part in parts]
     return times, [part[names].to_numpy(dtype=float) for part in parts], [str(c) for c in names]
 
 
 def _each(given: Any, n_axes: int) -> list[np.ndarray]:
     """An array of ``n_axes`` axes for each trajectory, from one array, several as one, or a list of them."""
     several = isinstance(given, list | tuple) and len(given) and np.ndim(given[0]) == n_axes
-    array = given if several else np.asarray(given, dtype=float)
-    return [np.asarray(v, dtype=float) for v in (array if several or array.ndim > n_axes else [array])]
+    arrays = [np.asarray(v) for v in (given if several else [given])]
+    if any(v.dtype.kind not in "bif" for v in arrays):
+        kinds = ", ".join(sorted({str(v.dtype) for v in arrays}))
+        raise TypeError(
+            f"times and values are real numbers, got {kinds}; give dates as days, or in another unit"
+        )
+    return [
+        np.asarray(v, dtype=float) for v in (arrays if several or arrays[0].ndim <= n_axes else arrays[0])
+    ]
 
 
 def _check_run(name: str, t: np.ndarray, v: np.ndarray, n_channels: int) -> None:

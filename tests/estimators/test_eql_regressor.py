@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import isr
-from isr.estimators.eql_regressor import _names_of
+from isr.estimators.formula_regressor import names_of
 from isr.estimators.settings import Effort
 from isr.problems.laws import FUNCTIONS
 
@@ -60,7 +60,7 @@ def test_several_outputs_with_the_names_of_the_frame():
     ],
 )
 def test_outputs_have_the_names_of_y_where_it_has_any_of_its_own(y, expected):
-    assert _names_of(y, len(expected), ["length"]) == expected
+    assert names_of(y, len(expected), ["length"]) == expected
 
 
 def test_units_of_nothing_are_refused():

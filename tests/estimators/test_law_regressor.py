@@ -43,7 +43,7 @@ def test_constant_and_linear_law_are_first_on_the_front():
 
 def test_errors_cover_the_truth_as_often_as_they_say():
     x, inside = rows(200), 0
-    for seed in range(10):
+    for seed in range(5):
         noise = 0.01 * np.random.default_rng(seed).normal(size=200)
         model = isr.LawRegressor(max_time=10).fit(
             x, 1.2345 * x[:, 0] / x[:, 1] - 0.777 * np.log(x[:, 1]) + noise
@@ -51,7 +51,7 @@ def test_errors_cover_the_truth_as_often_as_they_say():
         values, errors = np.array(model.formulas_.constants), model.errors_
         assert len(values) == 2, model.expressions_
         inside += sum(np.any(np.abs(values - true) < 2 * errors) for true in (1.2345, -0.777))
-    assert inside >= 16
+    assert inside >= 8
 
 
 def test_several_outputs_keep_their_order_and_save(tmp_path):
@@ -70,10 +70,34 @@ def test_pure_noise_is_a_constant():
     assert not model.expressions_[0].free_symbols
 
 
+def test_outputs_of_one_value_are_a_constant():
+    x = rows()
+    model = isr.LawRegressor().fit(x, np.full(len(x), 3.7))
+    assert_allclose(model.predict(x), 3.7)
+    assert model.status_.ok
+
+
+def test_columns_of_any_size_repeated_and_idle_ones_do_no_harm():
+    x = rows(d=3)
+    y = x[:, 0] * np.exp(-x[:, 1])
+    model = isr.LawRegressor().fit(np.column_stack([x, x[:, 0]]), y)
+    assert str(model.expressions_[0]) == "x1*exp(-x2)"
+    scaled = isr.LawRegressor().fit(x * [1e-20, 1e20, 1.0], x[:, 0] / x[:, 1] ** 2)
+    assert_allclose(scaled.predict(x * [1e-20, 1e20, 1.0]), x[:, 0] / x[:, 1] ** 2, rtol=1e-9)
+
+
+def test_one_variable_to_the_power_of_another_is_predicted_and_saved(tmp_path):
+    x = rows()
+    model = isr.LawRegressor().fit(x, x[:, 0] ** x[:, 1])
+    assert_allclose(model.predict(x), x[:, 0] ** x[:, 1], rtol=1e-9)
+    model.save(tmp_path / "power.isr")
+    assert_allclose(isr.load(tmp_path / "power.isr").predict(x)[:, 0], model.predict(x), rtol=1e-12)
+
+
 def test_a_library_restricts():
     x = rows()
     with pytest.warns(ConvergenceWarning, match="still depends on x; best found"):
-        model = isr.LawRegressor(["reciprocal"], max_time=10).fit(x, np.sin(4 * x[:, 0]))
+        model = isr.LawRegressor([], max_time=10).fit(x, np.sin(4 * x[:, 0]))
     assert not model.expressions_[0].atoms(sympy.Function)
 
 

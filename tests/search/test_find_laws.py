@@ -19,6 +19,9 @@ LAWS = {
     "factor that changes sign": -A * B * sympy.cos(2 * C),
     "exponential of a ratio": A * sympy.exp(-B / C),
     "difference": A / (B - 4 * C) ** 2,
+    "root of a quadratic equation": (A + B) / 2 + sympy.sqrt((A - B) ** 2 / 4 + C**2),
+    "offset": (1 - sympy.exp(-A * (1 + B))) / (1 + B),
+    "weighted sums": 25.7 * sympy.log((A + 0.05 * B) / (C + 0.3 * B)),
     "sines of sums": A + sympy.sin(B) + sympy.sin(B + C) / 2,
 }
 
@@ -75,7 +78,7 @@ def test_derivatives_and_covariance_are_those_of_least_squares():
     constants, _ = refit(law, list(x.T), 2 * x[:, 0] + x[:, 1] + noise, np.ones(400))
     matrix = x[:, :2]
     np.testing.assert_allclose(
-        np.sort(constants[0]), np.sort(np.linalg.lstsq(matrix, 2 * x[:, 0] + x[:, 1] + noise)[0])
+        np.sort(constants), np.sort(np.linalg.lstsq(matrix, 2 * x[:, 0] + x[:, 1] + noise)[0])
     )
-    own = covariance(law, list(x.T), np.ones(400), constants[0])
+    own = covariance(law, list(x.T), np.ones(400), constants)
     np.testing.assert_allclose(np.sort(np.diag(own)), np.sort(np.diag(np.linalg.inv(matrix.T @ matrix))))

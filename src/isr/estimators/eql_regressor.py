@@ -7,27 +7,20 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from isr.bijections.formula import Formulas
-from isr.equations.extract import output_names
-from isr.estimators.equation_model import EquationModel
-from isr.estimators.regression_fit import Samples, fit_regression
+from isr.estimators.formula_regressor import FormulaRegressor
+from isr.estimators.regression_fit import fit_regression
 from isr.estimators.rows import n_held_out
 from isr.estimators.settings import Effort, Training, explains_wrong_options
-from isr.tables.arrays import LARGEST, refuse_extremes, without_times
-from isr.tables.tables import check_units
+from isr.tables.arrays import LARGEST, refuse_extremes
 
 LIBRARY = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2}
 
 
 @explains_wrong_options
 @dataclass(eq=False, repr=False)
-class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
+class EQLRegressor(FormulaRegressor):
     """Learns ``y = f(x)`` as short formulas, one for each output.
 
     Args:
@@ -79,53 +72,14 @@ class EQLRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EQLRegressor:
         """Learn formulas for y, one column or several, from the rows of X."""
-        X, y_checked = without_times(X), without_times(y, what="y")
-        options: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 4}
-        values, targets = validate_data(self, X, y_checked, dtype=np.float64, **options)
-        for rows, what in ((values, "X"), (targets.reshape(len(targets), -1), "y")):
-            refuse_extremes(
-                rows, [f"{what}{i + 1}" for i in range(rows.shape[1])], what=what, largest=LARGEST
-            )
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, values, dtype=np.float64)
-            used = weight > 0
-            values, targets, weight = values[used], targets[used], weight[used]
-        self.single_output_ = targets.ndim == 1
-        targets = np.asarray(targets, dtype=float).reshape(len(values), -1)
-        self.y_names_ = _names_of(y, targets.shape[1], self._x_names())
-        check_units(self.units or {}, [*self._x_names(), *self.y_names_], what="x and y")
+        rows = self._checked(X, y, sample_weight)
+        for values, what in ((rows.x, "X"), (rows.y, "y")):
+            names = [f"{what}{i + 1}" for i in range(values.shape[1])]
+            refuse_extremes(values, names, what=what, largest=LARGEST)
         library = LIBRARY if self.library is None else self.library
-        fit = partial(fit_regression, Samples(values, targets, weight), library, self.n_layers)
-        self._run(fit, len(values) - n_held_out(len(values)))
+        fit = partial(fit_regression, rows, library, self.n_layers)
+        self._run(fit, len(rows.x) - n_held_out(len(rows.x)))
         return self
-
-    @property
-    def formulas_(self) -> Formulas:
-        """The chosen model."""
-        return self._chosen.model
-
-    def _x_names(self) -> list[str]:
-        given = getattr(self, "feature_names_in_", None)
-        return [f"x{i + 1}" for i in range(self.n_features_in_)] if given is None else list(given)
-
-    def _y_names(self) -> tuple[str, ...]:
-        return self.y_names_
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         return super()._metadata(equations=[str(e) for e in self.expressions_], **more)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the formulas' values for rows."""
-        check_is_fitted(self, "fit_")
-        values: Any = validate_data(self, without_times(X), dtype=np.float64, reset=False)
-        with jax.enable_x64(True):
-            predicted = np.asarray(self.formulas_.columns(jnp.asarray(values.T))[0]).T
-        return predicted[:, 0] if self.single_output_ else predicted
-
-
-def _names_of(y: Any, n: int, taken: list[str]) -> tuple[str, ...]:
-    """The names a frame or series gives its columns, unless they are no text or stand in x too."""
-    columns = [getattr(y, "name", None)] if getattr(y, "ndim", 2) == 1 else getattr(y, "columns", ())
-    given = tuple(name for name in columns if isinstance(name, str) and name.strip())
-    return given if len(given) == n and not set(given) & set(taken) else output_names(n, taken)

@@ -13,6 +13,7 @@ import sympy
 from isr.bijections.formula import Formulas, Tree
 from isr.bijections.parameters import on_device
 from isr.equations import extract
+from isr.estimators.formula_regressor import Rows
 from isr.formulas.front import Point
 from isr.search import Candidate, Found, find_laws
 from isr.search.candidates import fitted, with_errors
@@ -24,19 +25,6 @@ from isr.search.surrogate import lack_of_fit
 FLOOR = 1e-24
 # What is left depends on x, by a test at this level, and is more than rounding: the law is not all there is.
 REFUTED, LEAST_LEFT = 1e-4, 1e-6
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What is fitted: rows of inputs, of outputs, and the weight of each row."""
-
-    x: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray | None
-
-    def some(self, index: np.ndarray) -> Rows:
-        """Return some of the rows."""
-        return Rows(self.x[index], self.y[index], None if self.weight is None else self.weight[index])
 
 
 @dataclass(frozen=True)
@@ -217,9 +205,9 @@ def _tree(e: Any, places: Mapping[Any, int], constants: list[float]) -> Tree:
         base = _tree(e.base, places, constants)
         if e.exp.is_Integer:
             return ("pow", base, int(e.exp))
-        return (
-            ("plain", "sqrt", base)
-            if e.exp == sympy.S.Half
-            else ("plain", "power", base, ("number", float(e.exp)))
-        )
+        if e.exp == sympy.S.Half:
+            return ("plain", "sqrt", base)
+        if e.exp.is_number:
+            return ("plain", "power", base, ("number", float(e.exp)))
+        return ("plain", "exp", ("mul", _tree(e.exp, places, constants), ("plain", "log", base)))
     return ("plain", type(e).__name__, _tree(e.args[0], places, constants))

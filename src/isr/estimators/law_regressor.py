@@ -9,25 +9,20 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from isr.bijections.formula import Formulas
-from isr.estimators.eql_regressor import _names_of
-from isr.estimators.equation_model import EquationModel
-from isr.estimators.law_fit import Laws, Rows, fit_laws, left_over, refitted
+from isr.estimators.formula_regressor import FormulaRegressor, Rows
+from isr.estimators.law_fit import fit_laws, left_over, refitted
 from isr.estimators.rows import n_held_out
 from isr.estimators.settings import explains_wrong_options, seed_of
 from isr.estimators.status import Status
 from isr.formulas.front import Point
 from isr.search import FUNCTIONS
 from isr.search.formula import Formula
-from isr.tables.arrays import without_times
 from isr.tables.names import did_you_mean
-from isr.tables.tables import check_units, split_rows
+from isr.tables.tables import split_rows
 from isr.training.checkpoint import History
 
 if TYPE_CHECKING:
@@ -36,7 +31,7 @@ if TYPE_CHECKING:
 
 @explains_wrong_options
 @dataclass(eq=False, repr=False)
-class LawRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
+class LawRegressor(FormulaRegressor):
     """Finds ``y = f(x)`` as short laws, one for each output.
 
     Args:
@@ -88,30 +83,20 @@ class LawRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         functions = _functions(self.library)
         if not (isinstance(self.max_time, int | float) and self.max_time > 0):
             raise ValueError(f"max_time is a number of seconds above 0, got {self.max_time!r}")
-        X, y_checked = without_times(X), without_times(y, what="y")
-        options: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 4}
-        values, targets = validate_data(self, X, y_checked, dtype=np.float64, **options)
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, values, dtype=np.float64)
-            used = weight > 0
-            values, targets, weight = values[used], targets[used], weight[used]
-        self.single_output_ = targets.ndim == 1
-        targets = np.asarray(targets, dtype=float).reshape(len(values), -1)
-        self.y_names_ = _names_of(y, targets.shape[1], self._x_names())
-        check_units(self.units or {}, [*self._x_names(), *self.y_names_], what="x and y")
+        rows = self._checked(X, y, sample_weight)
         self.seed_ = seed_of(self.random_state)
-        self._search(Rows(values, targets, weight), functions)
+        self._search(rows, functions)
         return self
 
     def _search(self, rows: Rows, functions: str | Iterable[str]) -> None:
         split = split_rows(len(rows.x), held_out=n_held_out(len(rows.x)), random_state=self.seed_)
         train, held_out = rows.some(split.train), rows.some(split.held_out)
-        laws = fit_laws(
-            train, held_out, library=functions, units=self._units_of_outputs(), max_time=float(self.max_time),
-            seed=self.seed_, say=self._say(),
-        )  # fmt: skip
-        self.fit_: Any = refitted(laws, rows)
+        with jax.enable_x64(True):
+            laws = fit_laws(
+                train, held_out, library=functions, units=self._units_of_outputs(), max_time=float(self.max_time),
+                seed=self.seed_, say=self._say(),
+            )  # fmt: skip
+            self.fit_: Any = refitted(laws, rows)
         self.history_ = History()
         self.residual_sd_ = np.array([c.residual_sd for c in self.fit_.candidates[self.fit_.chosen]])
         self._use(self.fit_.chosen)
@@ -145,11 +130,6 @@ class LawRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         )
 
     @property
-    def formulas_(self) -> Formulas:
-        """The chosen model."""
-        return self._chosen.model
-
-    @property
     def errors_(self) -> np.ndarray:
         """Standard errors of the constants of the model in use."""
         check_is_fitted(self, "fit_")
@@ -176,27 +156,12 @@ class LawRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
             self._use(min(fitting, key=lambda i: points[i].held_out_nats))
         return self
 
-    def _x_names(self) -> list[str]:
-        given = getattr(self, "feature_names_in_", None)
-        return [f"x{i + 1}" for i in range(self.n_features_in_)] if given is None else list(given)
-
-    def _y_names(self) -> tuple[str, ...]:
-        return self.y_names_
-
     def _metadata(self, **more: Any) -> dict[str, Any]:
         return {
             "front": self._figures(), "status": str(self.status_), "seed": self.seed_,
             "constants": {"errors": self.errors_, "labels": {}}, "equations": [str(e) for e in self.expressions_],
             **more,
         }  # fmt: skip
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the laws' values for rows."""
-        check_is_fitted(self, "fit_")
-        values: Any = validate_data(self, without_times(X), dtype=np.float64, reset=False)
-        with jax.enable_x64(True):
-            predicted = np.asarray(self.formulas_.columns(jnp.asarray(values.T))[0]).T
-        return predicted[:, 0] if self.single_output_ else predicted
 
     def posterior(self, y_star: Any, *, prior: Any, noise: Any = None) -> AbstractPosterior:
         """Return the posterior of x given one observation of y, or several of the same x as rows.
@@ -228,6 +193,3 @@ def _functions(library: Any) -> str | frozenset[str]:
                 f"unknown function {name!r}{did_you_mean(str(name), sorted(FUNCTIONS))}; known: {known}"
             )
     return frozenset(names)
-
-
-__all__ = ["LawRegressor", "Laws"]

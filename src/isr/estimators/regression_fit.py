@@ -1,4 +1,4 @@
-"""The fit of an equation-learner regressor, told in order: factors, scale, train, prune, refine, choose, polish."""
+"""The fit of an equation-learner regressor, told in order: scale, train, prune, refine, choose, polish."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from isr.bijections.networks import EQL, build_eql
 from isr.bijections.parameters import flatten, n_constants
 from isr.equations import extract
 from isr.estimators import pipeline
-from isr.estimators.factors import Factor, find_factor
+from isr.estimators.formula_regressor import Rows
 from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted, Pruned, Trained
 from isr.estimators.rows import n_held_out
 from isr.estimators.settings import Plan
@@ -33,46 +33,23 @@ N_REFINED = 5
 # A residual variance below this share of y's is rounding, not misfit; a network is not expected to be that exact.
 FLOOR = 1e-24
 COARSE_FLOOR = 1e-8
-# Means of more standard deviations than this take too long to learn.
-MOST_OFFSET = 10.0
 
 Library = Mapping[str, int] | Sequence[str]
 
 
-@dataclass(frozen=True)
-class Samples:
-    """What is fitted: rows of inputs, of outputs, and the weight of each row."""
-
-    x: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray | None
-
-    def arrays(self, y_scale: Standardise, rows: np.ndarray) -> Arrays:
-        """Return some rows, batch last, y in its own spread: formulas keep their constants, up to that factor."""
-        arrays = {"x": self.x[rows].T, "y": (self.y[rows] / np.asarray(y_scale.scale)).T}
-        if self.weight is not None:
-            arrays["weight"] = (self.weight[rows] / np.mean(self.weight))[None, :]
-        return arrays
-
-
-def fit_regression(samples: Samples, library: Library, n_layers: int, plan: Plan) -> Fitted:
+def fit_regression(samples: Rows, library: Library, n_layers: int, plan: Plan) -> Fitted:
     """Fit formulas for every column of y to rows of x, by least squares."""
     keep_compiled_programs()
     with jax.enable_x64(True):
         split = split_rows(len(samples.x), held_out=n_held_out(len(samples.x)), random_state=plan.seed)
         x_scale, y_scale = standardise(samples.x[split.train]), standardise(samples.y[split.train])
-        factors = [find_factor(samples.x, column, library, among=split.train) for column in samples.y.T]
-        rest = replace(samples, y=samples.y / np.stack([f.values(samples.x) for f in factors], axis=1))
-        has_factors = any(any(factor.powers) for factor in factors)
-        rest_scale = _scale_of_rest(rest.y[split.train]) if has_factors else y_scale
-        train, held_out = (_scaled(rest.arrays(rest_scale, rows), x_scale) for rows in split)
+        train, held_out = (
+            _scaled(_arrays(samples.some(rows), y_scale, samples.weight), x_scale) for rows in split
+        )
         trained = _train(train, held_out, library, n_layers, plan)
         pruned = pipeline.prune(_promising(trained), row_loss, train, plan.monitor, nats=_nats(COARSE_FLOOR))
         opened = _open(pruned, x_scale)
-        if has_factors:
-            ratios = np.asarray(rest_scale.scale) / np.asarray(y_scale.scale)
-            opened = [_multiplied(formulas, factors, ratios) for formulas in opened]
-        criterion = _criterion(*(samples.arrays(y_scale, rows) for rows in split))
+        criterion = _criterion(*(_arrays(samples.some(rows), y_scale, samples.weight) for rows in split))
         refined = pipeline.refine(opened, criterion, plan.monitor)
         front = pareto(refined.points)
         if not front:
@@ -85,6 +62,14 @@ def fit_regression(samples: Samples, library: Library, n_layers: int, plan: Plan
         front[chosen] = polished.point
         front = [replace(p, model=without_idle_guards(p.model, samples.x)) for p in front]
         return Fitted(front, chosen, polished.errors, polished.labels, trained.population, len(split.train))
+
+
+def _arrays(rows: Rows, y_scale: Standardise, weight: np.ndarray | None) -> Arrays:
+    """Rows, batch last, y in its own spread: formulas keep their constants, up to that factor."""
+    arrays = {"x": rows.x.T, "y": (rows.y / np.asarray(y_scale.scale)).T}
+    if rows.weight is not None and weight is not None:
+        arrays["weight"] = (rows.weight / np.mean(weight))[None, :]
+    return arrays
 
 
 def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:
@@ -139,20 +124,6 @@ def _in_units(formulas: Formulas, y_scale: Standardise) -> Formulas:
 def _scaled(arrays: Arrays, x_scale: Standardise) -> Arrays:
     shift, scale = np.asarray(x_scale.shift)[:, None], np.asarray(x_scale.scale)[:, None]
     return {**arrays, "x": (arrays["x"] - shift) / scale}
-
-
-def _scale_of_rest(rest: np.ndarray) -> Standardise:
-    """Return a scale at which what factors leave, often all but a constant, is of the order of ten at most."""
-    scale = standardise(rest)
-    least = np.abs(np.mean(rest, axis=0)) / MOST_OFFSET
-    return replace(scale, scale=tuple(np.where(np.std(rest, axis=0) > least, scale.scale, least).tolist()))
-
-
-def _multiplied(formulas: Formulas, factors: Sequence[Factor], ratios: np.ndarray) -> Formulas:
-    """Return formulas for y itself from formulas for what its factors leave of it."""
-    inputs = input_symbols(formulas.n_inputs)
-    parts = zip(ratios, factors, network_expressions(formulas), strict=True)
-    return _rewritten(formulas, [sympy.Float(r) * e * factor.expression(inputs) for r, factor, e in parts])
 
 
 def _train(data: Arrays, held_out: Arrays, library: Library, n_layers: int, plan: Plan) -> Trained:

@@ -5,8 +5,8 @@ Numbers inside are natural ones and a coarse grid over what the rows can show; a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -95,10 +95,11 @@ MULTIPLIED: tuple[Atom, ...] = (
 
 @dataclass(eq=False)
 class Table:
-    """Rows of values with what each is in the variables of x."""
+    """Terms to select from: rows of values with how each is written, and products of two of them."""
 
-    values: list[np.ndarray]
-    writers: list[Callable[[], sympy.Expr]]
+    values: list[np.ndarray] = field(default_factory=list)
+    writers: list[Callable[[], sympy.Expr]] = field(default_factory=list)
+    pairs: np.ndarray = field(default_factory=lambda: np.empty((0, 2), dtype=int))
 
     def add(self, values: np.ndarray, write: Callable[[], sympy.Expr]) -> None:
         """Add a row unless it is not finite."""
@@ -111,22 +112,37 @@ class Table:
         self.values += other.values
         self.writers += other.writers
 
-    def array(self) -> np.ndarray:
-        """Return the values (m, n)."""
-        return np.array(self.values)
+    def multiply(self, left: Sequence[int], right: Sequence[int], most: int) -> None:
+        """Add products of rows, at most so many: the first on both sides, or far down on one side alone."""
+        i, j = np.divmod(np.arange(len(left) * len(right)), max(len(right), 1))
+        first = np.argsort((i + 2) * (j + 20), kind="stable")[:most]
+        pairs = np.column_stack([np.array(left, dtype=int)[i[first]], np.array(right, dtype=int)[j[first]]])
+        self.pairs = np.concatenate([self.pairs, pairs])
+
+    def array(self, rows: np.ndarray) -> np.ndarray:
+        """Return the values at some places, those of products last."""
+        own = np.array([v[rows] for v in self.values])
+        return np.concatenate([own, own[self.pairs[:, 0]] * own[self.pairs[:, 1]]])
+
+    def whole(self, i: int) -> np.ndarray:
+        """Return all values of a term."""
+        if i < len(self.values):
+            return self.values[i]
+        a, b = self.pairs[i - len(self.values)]
+        return self.values[a] * self.values[b]
+
+    def written(self, i: int) -> sympy.Expr:
+        """Return a term as an expression."""
+        if i < len(self.values):
+            return self.writers[i]()
+        a, b = self.pairs[i - len(self.values)]
+        return self.writers[a]() * self.writers[b]()
 
 
 def atoms(problem: Problem, kinds: tuple[Atom, ...], n_arguments: int, *, numbers: str = "grid") -> Table:
-    """Return functions of the simplest monomials.
-
-    Args:
-        problem: Whose columns.
-        kinds: Functions.
-        n_arguments: How many monomials to take.
-        numbers: What stands inside: ``"one"``, ``"natural"`` numbers, or also those of a ``"grid"``.
-    """
+    """Return functions of the simplest monomials."""
     powers = exponents(problem, n_arguments + 1)[1:]
-    table = Table([], [])
+    table = Table()
     for e, u in zip(powers, values_of(problem, powers), strict=True):
         width = np.ptp(u)
         if not np.isfinite(width) or width == 0:

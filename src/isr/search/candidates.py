@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import sympy
 
-from isr.search.evaluate import opened, with_constants
+from isr.search.evaluate import Opened, opened, with_constants
 from isr.search.levenberg import covariance, refit
 from isr.search.rows import Data
 
@@ -19,11 +19,15 @@ NODE, NUMBER = 1.5, 3.0
 # What more digits of a number cost where rows are exact.
 EXACT_NUMBER = 12.0
 MOST_CONSTANTS = 40
-# Ratios of polynomials with more numbers than this imitate other functions to all digits.
-MOST_EXACT = 5
+# Ratios of polynomials with more numbers, or nats, than this imitate other functions to all digits.
+MOST_EXACT, LONGEST_EXACT = 5, 80.0
 FEW = 3
 # After so many steps only what comes this near to the best, in the spread of what is left, is refitted further.
-FIRST_STEPS, NEAR = 5, 2.0
+FIRST_STEPS, LAST_STEPS, NEAR = 5, 15, 2.0
+# The same form is refitted from so many starts; what is this many nats longer than the best is forgotten.
+MOST_TRIES, SLACK = 4, 100.0
+# Standard errors from zero beyond which no constant can go.
+IN_DOUBT = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,7 @@ class Candidate:
     standard_errors: tuple[float, ...] = ()
     complexity: int = 0
     loss: float = np.inf
+    n_numbers: int = 0
 
 
 @dataclass(eq=False)
@@ -61,44 +66,48 @@ class Pool:
     found: dict[Any, Candidate] = field(default_factory=dict)
     best: Candidate | None = None
     nearest: float = np.inf
+    tries: dict[Any, int] = field(default_factory=dict)
 
     @property
     def is_exact(self) -> bool:
         """Whether what the best law leaves is rounding, and it is no imitation with many numbers."""
         best = self.best
-        return (
-            best is not None and best.loss <= self.data.rounding and _n_floats(best.expression) <= MOST_EXACT
-        )
+        if best is None or best.loss > self.data.rounding or best.n_numbers > MOST_EXACT:
+            return False
+        return price(best.expression, len(self.data.y)) <= LONGEST_EXACT
 
-    def offer(
-        self, expression: sympy.Expr, *, powers: bool = False, iterations: int = 20
-    ) -> Candidate | None:
-        """Refit an expression and keep it; None where it is not allowed or cannot be evaluated."""
-        if not self.allowed(expression):
-            return None
-        candidate = fitted(self.data, expression, powers=powers, iterations=min(iterations, FIRST_STEPS))
-        if candidate is None:
-            return None
-        if self.best is None or candidate.residual_sd < NEAR * self.nearest:
-            candidate = (
-                fitted(self.data, candidate.expression, powers=powers, iterations=iterations) or candidate
-            )
-        key = with_constants(candidate.expression, [_HOLE] * _n_floats(candidate.expression))
-        old = self.found.get(key)
-        if old is None or candidate.description_length < old.description_length:
-            self.found[key] = candidate
-        if _n_floats(candidate.expression) <= FEW:
+    def offer(self, expression: sympy.Expr, *, powers: bool = False) -> None:
+        """Refit an expression and keep it, unless it is not allowed or cannot be evaluated."""
+        if not self.allowed(expression) or not _is_usable(expression):
+            return
+        law = opened(expression, self.data.symbols, powers=powers)
+        if self.tries.get(law.program, 0) >= MOST_TRIES:
+            return
+        self.tries[law.program] = self.tries.get(law.program, 0) + 1
+        constants, loss = _refitted(self.data, law, law.constants, FIRST_STEPS)
+        if np.sqrt(loss / np.sum(self.data.root**2)) < NEAR * self.nearest:
+            constants, loss = _refitted(self.data, law, constants, LAST_STEPS)
+        candidate = _judged(self.data, expression, loss)
+        old = self.found.get(law.program)
+        if not np.isfinite(loss) or (old and old.description_length <= candidate.description_length):
+            return
+        if candidate.n_numbers <= FEW:
             self.nearest = min(self.nearest, candidate.residual_sd)
+        if self.best is None or candidate.description_length < self.best.description_length + SLACK:
+            form = with_constants(expression, [float(c) for c in constants], powers=powers)
+            self.found[law.program] = candidate = replace(candidate, expression=form)
         if self.best is None or candidate.description_length < self.best.description_length:
             self.best = candidate
-        return candidate
+
+    def put(self, candidate: Candidate) -> None:
+        """Keep a candidate that is already fitted."""
+        self.found[opened(candidate.expression, self.data.symbols).program] = candidate
+        if self.best is None or candidate.description_length < self.best.description_length:
+            self.best = candidate
 
     def ranked(self, n: int | None = None) -> list[Candidate]:
         """Return the best candidates, best first."""
         return sorted(self.found.values(), key=lambda c: c.description_length)[:n]
-
-
-_HOLE = sympy.Symbol("constant_", real=True)
 
 
 def fitted(
@@ -106,27 +115,41 @@ def fitted(
 ) -> Candidate | None:
     """Return an expression as a candidate, its constants refitted by at most so many steps."""
     expression = sympy.sympify(expression, strict=True)
-    if expression.has(sympy.zoo, sympy.nan, sympy.oo, sympy.I) or _n_floats(expression) > MOST_CONSTANTS:
+    if not _is_usable(expression):
         return None
     law = opened(expression, data.symbols, powers=powers)
-    constants, loss = law.constants, _loss(data, law.values(data.columns))
-    if iterations and len(constants) and loss > data.rounding * 1e-4:
-        tried, losses = refit(law, data.columns, data.y, data.root, iterations=iterations)
-        if losses[0] < loss:
-            constants, loss = tried[0], float(losses[0])
+    constants, loss = _refitted(data, law, law.constants, iterations)
     if not np.isfinite(loss):
         return None
-    expression = with_constants(expression, [float(c) for c in constants], powers=powers)
-    return judged(data, expression, loss)
+    form = with_constants(expression, [float(c) for c in constants], powers=powers)
+    return _judged(data, form, loss)
 
 
-def judged(data: Data, expression: sympy.Expr, loss: float) -> Candidate:
-    """Return a candidate with its description length, given the weighted squares it leaves."""
-    sd = float(np.sqrt(loss / np.sum(data.root**2)))
+def _is_usable(expression: sympy.Expr) -> bool:
+    return _n_floats(expression) <= MOST_CONSTANTS and not expression.has(
+        sympy.zoo, sympy.nan, sympy.oo, sympy.I
+    )
+
+
+def _refitted(data: Data, law: Opened, constants: np.ndarray, steps: int) -> tuple[np.ndarray, float]:
+    """Constants and loss after so many steps; exact laws are left as they are."""
+    with np.errstate(all="ignore"):
+        gaps = (law.values(data.columns, constants) - data.y) * data.root
+        loss = float(gaps @ gaps)
+    if len(constants) and steps and not loss <= data.rounding * 1e-4:
+        tried, lower = refit(law, data.columns, data.y, data.root, constants, iterations=steps)
+        if lower < loss or not np.isfinite(loss):
+            return tried, lower
+    return constants, loss if np.isfinite(loss) else np.inf
+
+
+def _judged(data: Data, expression: sympy.Expr, loss: float) -> Candidate:
+    """A candidate with its description length, given the weighted squares it leaves."""
+    sd, n_numbers = float(np.sqrt(loss / np.sum(data.root**2))), _n_floats(expression)
     length = _misfit(data, loss) + price(expression, len(data.y))
     if loss <= data.rounding and not data.known_noise:
-        length += EXACT_NUMBER * _n_floats(expression)
-    return Candidate(expression, sd, length, (), size(expression), loss)
+        length += EXACT_NUMBER * n_numbers
+    return Candidate(expression, sd, length, (), size(expression), loss, n_numbers)
 
 
 def with_errors(data: Data, candidate: Candidate, *, powers: bool = False) -> Candidate:
@@ -135,17 +158,7 @@ def with_errors(data: Data, candidate: Candidate, *, powers: bool = False) -> Ca
     free = max(len(data.y) - len(law.constants), 1)
     variance = 1.0 if data.known_noise else candidate.loss / free
     errors = np.sqrt(np.diag(covariance(law, data.columns, data.root, law.constants)) * variance)
-    return Candidate(
-        candidate.expression, candidate.residual_sd, candidate.description_length,
-        tuple(float(e) for e in errors), candidate.complexity, candidate.loss,
-    )  # fmt: skip
-
-
-def _loss(data: Data, values: np.ndarray) -> float:
-    with np.errstate(all="ignore"):
-        gaps = (values - data.y) * data.root
-        loss = float(gaps @ gaps)
-    return loss if np.isfinite(loss) else np.inf
+    return replace(candidate, standard_errors=tuple(float(e) for e in errors))
 
 
 def _misfit(data: Data, loss: float) -> float:
@@ -174,6 +187,8 @@ def price(expression: sympy.Expr, n: int) -> float:
     if e.is_Add or e.is_Mul:
         return total + 0.5 * NODE * (len(e.args) - 1)
     if e.is_Pow:
+        if not e.exp.is_number:
+            return price(e.base, n) + price(e.exp, n) + 3 * NODE
         cheap = e.exp in (-1, 2, sympy.S.Half)
         return price(e.base, n) + 0.5 * NODE + (0.5 if cheap else max(price(e.exp, n), 1.0))
     return total + 1.5 * NODE
@@ -210,9 +225,9 @@ def eliminated(data: Data, candidate: Candidate) -> Candidate:
     while True:
         law = opened(best.expression, data.symbols)
         errors = with_errors(data, best).standard_errors
-        order = np.argsort([abs(c) / (e + 1e-300) for c, e in zip(law.constants, errors, strict=True)])
+        ratios = [abs(c) / (e + 1e-300) for c, e in zip(law.constants, errors, strict=True)]
         better = None
-        for i in order[:4]:
+        for i in sorted((i for i, r in enumerate(ratios) if r < IN_DOUBT), key=lambda i: ratios[i])[:4]:
             values: Sequence[Any] = [float(c) for c in law.constants]
             shorter = with_constants(best.expression, [*values[:i], sympy.Integer(0), *values[i + 1 :]])
             tried = fitted(data, shorter)

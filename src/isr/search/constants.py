@@ -19,6 +19,8 @@ SPECIAL = (sympy.pi, 1 / sympy.pi, sympy.pi**2, 1 / sympy.pi**2, sympy.sqrt(2), 
 # Of a relative error: a constant known no better says nothing about its neighbours.
 KNOWN = 0.15
 SPECIAL_KNOWN = 0.01
+# What rounding may do to a constant.
+NEARLY = 1e-7
 
 
 def simple_values(value: float, error: float) -> list[sympy.Expr]:
@@ -51,7 +53,7 @@ def _fractions(value: float) -> Iterator[tuple[float, Any]]:
 
 def snapped(data: Data, candidate: Candidate) -> Candidate:
     """Return a law with constants set to simple values, one after the other, where that is the shorter description."""
-    best, settled = candidate, set()
+    best, settled = _at_once(data, candidate), set()
     while True:
         law = opened(best.expression, data.symbols)
         errors = with_errors(data, best).standard_errors
@@ -73,6 +75,15 @@ def snapped(data: Data, candidate: Candidate) -> Candidate:
         if better is None:
             return best
         best = better
+
+
+def _at_once(data: Data, candidate: Candidate) -> Candidate:
+    """The law with all constants set to simple values: where rounding is amplified, one alone is no better."""
+    values = [float(c) for c in opened(candidate.expression, data.symbols).constants]
+    simple = [next(iter(simple_values(value, NEARLY * abs(value))), value) for value in values]
+    tried = fitted(data, with_constants(candidate.expression, simple)) if values else None
+    is_better = tried is not None and tried.description_length < candidate.description_length
+    return tried if tried is not None and is_better else candidate
 
 
 def without_idle_abs(law: sympy.Expr, data: Data) -> sympy.Expr:

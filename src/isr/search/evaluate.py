@@ -1,7 +1,6 @@
 """Values of an expression at rows, with their derivatives by its constants; nothing is compiled.
 
-Constants are the decimal numbers of an expression; whole numbers, fractions and π are its form. Values have a leading
-axis of starts, so that many constants are tried side by side.
+Constants are the decimal numbers of an expression; whole numbers, fractions and π are its form.
 """
 
 from __future__ import annotations
@@ -63,13 +62,12 @@ class Opened:
         return _run(self.program, columns, c, derive=False)[0]
 
     def duals(self, columns: Sequence[Rows], constants: np.ndarray) -> tuple[Rows, Rows]:
-        """Return values (starts, n) and derivatives (starts, n, constants) at constants (starts, constants)."""
-        shape = (len(constants), len(columns[0]))
-        value, slopes = _run(self.program, columns, constants.T[:, :, None], derive=True)
-        jacobian = np.zeros((*shape, constants.shape[1]))
+        """Return values (n) and their derivatives (constants, n) by the constants."""
+        value, slopes = _run(self.program, columns, constants, derive=True)
+        jacobian = np.zeros((len(constants), len(value)))
         for i, slope in slopes.items():
-            jacobian[:, :, i] = slope
-        return np.broadcast_to(value, shape), jacobian
+            jacobian[i] = slope
+        return value, jacobian
 
 
 def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol], *, powers: bool = False) -> Opened:
@@ -141,60 +139,47 @@ def _run(
     done: list[Dual] = []
     with np.errstate(all="ignore"):
         for kind, *rest in program:
-            done.append(_step(kind, rest, done, columns, constants, derive))
+            if kind == "column":
+                done.append((columns[rest[0]], {}))
+            elif kind == "number":
+                done.append((rest[0], {}))
+            elif kind == "constant":
+                done.append((constants[rest[0]], {rest[0]: 1.0} if derive else {}))
+            else:
+                done.append(_step(kind, rest, done))
     value, slopes = done[-1]
     return value + np.zeros(len(columns[0])), slopes
 
 
-def _step(kind: str, rest: list[Any], done: list[Dual], columns: Any, constants: Any, derive: bool) -> Dual:
-    if kind == "column":
-        return columns[rest[0]], {}
-    if kind == "number":
-        return rest[0], {}
-    if kind == "constant":
-        return constants[rest[0]], ({rest[0]: 1.0} if derive else {})
+def _step(kind: str, rest: list[Any], done: list[Dual]) -> Dual:
+    """The value of an operation with its slopes, by the chain rule."""
     if kind == "add":
-        return _sum([done[i] for i in rest])
+        return sum((done[i][0] for i in rest), 0.0), _chained(*((1.0, done[i][1]) for i in rest))
     if kind == "mul":
-        return _product([done[i] for i in rest])
+        value, slopes = done[rest[0]]
+        for i in rest[1:]:
+            other, more = done[i]
+            value, slopes = value * other, _chained((other, slopes), (value, more))
+        return value, slopes
     if kind == "call":
         function, slope = _FUNCTIONS[rest[0]]
         u, du = done[rest[1]]
         value = function(u)
-        return value, _scaled(du, slope(u, value)) if du else {}
+        return value, _chained((slope(u, value), du)) if du else {}
     u, du = done[rest[0]]
     if kind == "power":
         p = rest[1]
         value = u * u if p == 2 else 1 / u if p == -1 else np.sqrt(u) if p == 0.5 else u**p
-        return value, _scaled(du, p * u ** (p - 1)) if du else {}
+        return value, _chained((p * u ** (p - 1), du)) if du else {}
     p, dp = done[rest[1]]
     value = u**p
-    parts = [_scaled(du, p * u ** (p - 1)) if du else {}, _scaled(dp, np.log(u) * value) if dp else {}]
-    return value, _merged(parts)
+    return value, _chained((p * u ** (p - 1), du), (np.log(u) * value if dp else 0.0, dp))
 
 
-def _sum(parts: list[Dual]) -> Dual:
-    value = parts[0][0]
-    for v, _ in parts[1:]:
-        value = value + v
-    return value, _merged([d for _, d in parts])
-
-
-def _product(parts: list[Dual]) -> Dual:
-    value, slopes = parts[0]
-    for v, d in parts[1:]:
-        slopes = _merged([_scaled(slopes, v), _scaled(d, value)])
-        value = value * v
-    return value, slopes
-
-
-def _scaled(slopes: dict[int, Any], factor: Any) -> dict[int, Any]:
-    return {i: s * factor for i, s in slopes.items()}
-
-
-def _merged(parts: list[dict[int, Any]]) -> dict[int, Any]:
+def _chained(*parts: tuple[Any, dict[int, Any]]) -> dict[int, Any]:
+    """Sums of slopes, each times a factor."""
     found: dict[int, Any] = {}
-    for part in parts:
-        for i, slope in part.items():
-            found[i] = found[i] + slope if i in found else slope
+    for factor, slopes in parts:
+        for i, slope in slopes.items():
+            found[i] = found[i] + factor * slope if i in found else factor * slope
     return found

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import sympy
 
-from isr.search import growth, products, rational, sums
-from isr.search.candidates import Candidate, Pool, eliminated, fitted, price, with_errors
+from isr.search import growth, products, rational, reductions, sums
+from isr.search.candidates import FEW, Candidate, Pool, eliminated, fitted, price, with_errors
 from isr.search.constants import snapped, without_idle_abs
 from isr.search.evaluate import opened
 from isr.search.problem import Problem, outer
-from isr.search.reductions import reductions
 from isr.search.rows import MOST_ROWS, Data
+from isr.search.sums import Limit
 from isr.search.surrogate import lack_of_fit
 from isr.search.tidy import tidied
 from isr.search.units import judge_of
@@ -23,9 +25,11 @@ from isr.search.units import judge_of
 FUNCTIONS = frozenset("sqrt reciprocal exp log sin cos tan asin acos atan sinh cosh tanh sigmoid abs".split())
 """What a law may call unless it is restricted."""
 KEPT, TIDIED = 8, 3
-DEEPEST = 6
-# Nats of a law that may end the search, and the level of the test that it passes.
-SHORT, PASSED = 30.0, 0.01
+DEEPEST = 10
+# What simple numbers may be worth, in nats.
+IN_REACH = 30.0
+# Nats of a law that may end the search before and after families that take long, and the level of its test.
+SHORTEST, SHORT, PASSED = 22.0, 60.0, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,7 @@ class Search:
     ends: float
     say: Callable[[str], None] | None
     settled: Candidate | None = None
+    simplified: set[sympy.Expr] = field(default_factory=set)
 
     def limit(self) -> float:
         """Return what the nearest law with few numbers leaves."""
@@ -77,13 +82,23 @@ class Search:
         """Whether time is up, or the best law exact, or short with nothing left to explain."""
         return self.pool.is_exact or self.settled is self.pool.best or time.monotonic() > self.ends
 
-    def settle(self) -> None:
-        """End the search if the best law is short and what it leaves depends on nothing."""
+    def settle(self, most: float) -> None:
+        """End the search if the best law has at most so many nats and what it leaves depends on nothing."""
         best, data = self.pool.best, self.pool.data
-        if best is None or price(best.expression, len(data.y)) > SHORT:
+        if best is None or best.n_numbers > FEW or price(best.expression, len(data.y)) > most:
             return
         gaps = data.y - opened(best.expression, data.symbols).values(data.columns)
         self.settled = best if lack_of_fit(data.x, gaps, data.root) > PASSED else None
+
+    def simplify(self) -> None:
+        """Put the best laws beside themselves without idle constants and with simple numbers."""
+        for candidate in self.pool.ranked(KEPT):
+            is_near = candidate.description_length < self.pool.best.description_length + IN_REACH
+            if is_near and candidate.expression not in self.simplified and not self.is_over:
+                simple = snapped(self.pool.data, eliminated(self.pool.data, candidate))
+                self.simplified |= {candidate.expression, simple.expression}
+                if simple is not candidate:
+                    self.pool.put(simple)
 
     def offer(self, problem: Problem, laws: Iterable[sympy.Expr], *, powers: bool = False) -> None:
         """Judge laws of a problem until the search is over."""
@@ -134,23 +149,34 @@ def find_laws(
         m*v**2/2
     """
     began = time.monotonic()
-    data = Data.of(names, x, y, weight, noise)
+    kept = _telling(x)
+    data = Data.of([names[j] for j in kept], x[:, kept], y, weight, noise)
     functions = FUNCTIONS if library == "auto" else frozenset(library)
     pool = Pool(data.some(MOST_ROWS, random_state), judge_of(data.names, functions, units, FUNCTIONS))
     search = Search(pool, began + 0.9 * max_time, say)
     problem = _problem(pool.data, functions)
     simple = [sympy.Float(float(np.average(y, weights=data.root**2))), sums.linear(problem)]
     simple[1] = problem.lifted(simple[1])
-    for law in [*simple, *hints]:
+    for law in [*simple, *(h for h in hints if h.free_symbols <= set(data.symbols))]:
         pool.offer(law)
     _explore(search, problem)
     if not search.is_over:
         search.tell("growth")
         search.offer(problem, growth.grow(pool, problem, search.limit))
+        search.simplify()
     constant, linear = (with_errors(data, fitted(data, law, iterations=1)) for law in simple)
     found = {c.expression: c for c in [*_finished(pool, data, search.ends), constant, linear]}
     ranked = sorted(found.values(), key=lambda c: c.description_length)
     return Found(tuple(ranked), constant, linear, time.monotonic() - began, pool.is_exact)
+
+
+def _telling(x: np.ndarray) -> list[int]:
+    """Columns that vary and do not repeat an earlier one; the first where none does."""
+    kept: list[int] = []
+    for j, column in enumerate(x.T):
+        if np.ptp(column) > 0 and not any(np.array_equal(column, x[:, i]) for i in kept):
+            kept.append(j)
+    return kept or [0]
 
 
 def _problem(data: Data, functions: frozenset[str]) -> Problem:
@@ -160,98 +186,85 @@ def _problem(data: Data, functions: frozenset[str]) -> Problem:
 
 
 def _explore(search: Search, problem: Problem) -> None:
-    """Try the families on a problem, then on what it reduces to, and then those that take long."""
+    """Reduce a problem as far as it goes, and try the families from the smallest up, those that take long last."""
+    levels = [problem]
+    _stages(search, problem, _FIRST)
+    for what, reduced in reductions.chain(problem, 0 if search.is_over else DEEPEST):
+        search.tell(f"{what}: {', '.join(map(str, reduced.meaning))}")
+        _stages(search, reduced, _FIRST)
+        levels.append(reduced)
+        if search.is_over:
+            return
+    smooth = {id(level): level.smoothed() or level for level in levels}
+    smallest, *others = reversed(levels)
+    for few, families in (([smallest], _EARLY), ([smallest], _LATE), (others, _EARLY), (others, _LATE)):
+        for level in few:
+            even = smooth[id(level)]
+            if families is _LATE:
+                _stages(search, even, _LATE)
+            else:
+                _stages(search, level, _EARLY)
+                _stages(search, even, _SMOOTH if even is not level else ())
+            search.settle(SHORT if families is _LATE else SHORTEST)
+
+
+def _stages(search: Search, problem: Problem, families: Sequence[tuple[str, Any]]) -> None:
+    for what, family in families:
+        if search.is_over:
+            return
+        if family is outer:
+            for changed in outer(problem, search.limit()):
+                _stages(search, changed, _INSIDE[: {"power": 2, "log": 4}.get(changed.outer, 3)])
+        elif problem.k or family is _powers:
+            search.tell(what)
+            search.offer(problem, family(problem, search.limit), powers=family is _powers)
+    search.simplify()
+
+
+def _powers(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
     if problem.k == 0:
-        middle = float(np.average(problem.target, weights=problem.root**2))
-        search.offer(problem, [sympy.Float(middle)])
-        return
-    _stages(search, problem, _EARLY)
-    if not search.is_over and problem.depth < DEEPEST:
-        search.tell("reductions")
-        for reduction in reductions(problem):
-            search.tell(f"{reduction.what}: {', '.join(map(str, reduction.problem.meaning))}")
-            _explore(search, reduction.problem)
-        search.settle()
-    _stages(search, problem, _LATE)
+        return iter([sympy.Float(float(np.average(problem.target, weights=problem.root**2)))])
+    return products.powers(problem)
 
 
-def _stages(
-    search: Search, problem: Problem, stages: Sequence[tuple[str, Callable[[Search, Problem], None]]]
-) -> None:
-    for what, stage in stages:
-        if search.is_over:
-            return
-        search.tell(what)
-        stage(search, problem)
-
-
-def _powers(search: Search, problem: Problem) -> None:
-    search.offer(problem, products.powers(problem), powers=True)
-
-
-def _polynomials(search: Search, problem: Problem) -> None:
-    search.offer(problem, sums.polynomials(problem, search.limit))
-
-
-def _natural_products(search: Search, problem: Problem) -> None:
+def _natural_products(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
     n = 60 if problem.k < 3 else 300
-    search.offer(problem, products.with_functions(problem, search.limit, n_arguments=n, numbers="natural"))
+    return products.with_functions(problem, limit, n_arguments=n, numbers="natural")
 
 
-def _wide_products(search: Search, problem: Problem) -> None:
-    if problem.k > 2:
-        search.offer(problem, products.with_functions(problem, search.limit, n_arguments=900, numbers="one"))
+def _wide_products(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
+    return products.with_functions(problem, limit, n_arguments=900 if problem.k > 2 else 0, numbers="one")
 
 
-def _products(search: Search, problem: Problem) -> None:
-    search.offer(problem, products.with_functions(problem, search.limit))
-
-
-def _plain_sums(search: Search, problem: Problem) -> None:
-    search.offer(problem, sums.with_plain_functions(problem, search.limit))
-
-
-def _sums(search: Search, problem: Problem) -> None:
-    search.offer(problem, sums.with_functions(problem, search.limit))
-
-
-def _outer(search: Search, problem: Problem) -> None:
-    for changed in outer(problem, search.limit()):
-        if search.is_over:
-            return
-        _powers(search, changed)
-        _polynomials(search, changed)
-        if not changed.is_power:
-            search.offer(changed, products.with_functions(changed, search.limit, numbers="natural"))
-
-
-def _exact_ratio(search: Search, problem: Problem) -> None:
-    search.offer(problem, rational.exact(problem))
-
-
-def _sines(search: Search, problem: Problem) -> None:
-    if problem.k > 1:
-        search.offer(problem, growth.sines(problem, search.limit))
-
-
-def _ratios(search: Search, problem: Problem) -> None:
-    search.offer(problem, rational.sparse(problem))
-
-
+_FIRST = (("powers", _powers), ("rational functions", rational.exact))
 _EARLY = (
-    ("powers", _powers),
-    ("sums of monomials", _polynomials),
+    ("sums of monomials", sums.polynomials),
     ("products of functions", _natural_products),
-    ("rational functions", _exact_ratio),
-    ("sums of functions", _plain_sums),
-    ("sums of sines", _sines),
+    ("roots of quadratic equations", rational.roots),
+    ("sums of functions", sums.with_plain_functions),
+    ("sums of sines", growth.sines),
+)
+# Under noise what is left of it in a surrogate's values does logarithms and quotients less harm.
+_SMOOTH = (
+    ("powers", _powers),
+    ("rational functions", rational.sparse),
+    ("products of functions", _natural_products),
 )
 _LATE = (
-    ("products of functions", _products),
+    ("products of functions", products.with_functions),
     ("products of functions of products", _wide_products),
-    ("rational functions", _ratios),
-    ("outer functions", _outer),
-    ("sums of functions", _sums),
+    ("rational functions", rational.sparse),
+    ("outer functions", outer),
+    ("sums of functions", sums.with_functions),
+)
+
+
+# For functions of the target.
+_INSIDE = (
+    ("powers", _powers),
+    ("sums of monomials", sums.polynomials),
+    ("products of functions", partial(products.with_functions, numbers="natural")),
+    ("sums of functions", sums.with_plain_functions),
 )
 
 

@@ -1,4 +1,4 @@
-"""Levenberg–Marquardt for the constants of an expression, many starts side by side, in double."""
+"""Levenberg–Marquardt for the constants of an expression, in double, and their covariance."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from isr.search.evaluate import Opened
 
 RISE, FALL, MOST = 5.0, 0.2, 1e8
+# A step that gains less than this share ends a fit.
+SMALL = 1e-7
 
 
 def refit(
@@ -16,49 +18,36 @@ def refit(
     columns: Sequence[np.ndarray],
     y: np.ndarray,
     root: np.ndarray,
-    starts: np.ndarray | None = None,
+    constants: np.ndarray | None = None,
     *,
     iterations: int = 30,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return constants (starts, k) that minimise the weighted squares, and those sums of squares.
-
-    Args:
-        law: The expression.
-        columns: Rows of each variable.
-        y: What to meet.
-        root: Square root of each row's weight.
-        starts: Constants to start from; those of the expression when None.
-        iterations: Steps at most.
+) -> tuple[np.ndarray, float]:
+    """Return constants that minimise the weighted squares, from those of the law or those given, and that minimum.
 
     Example:
         >>> from isr.search.evaluate import opened, symbol
         >>> x, t = symbol("x"), np.linspace(0, 3, 50)
         >>> law = opened(1.5 * (0.9 * x).func(0.9, x), [x])
-        >>> float(refit(law, [t], 2.0 * t, np.ones(50))[1][0]) < 1e-20
+        >>> refit(law, [t], 2.0 * t, np.ones(50))[1] < 1e-20
         True
     """
-    c = np.array(law.constants[None] if starts is None else starts, dtype=float)
-    if not c.shape[1]:
-        gap = root * (law.values(columns) - y)
-        return c, np.array([gap @ gap])
+    c = law.constants if constants is None else constants
     gaps, slopes, loss = _state(law, columns, y, root, c)
-    damping = np.full(len(c), 1e-4)
-    active = np.isfinite(loss)
-    loss = np.where(active, loss, np.inf)
-    for _ in range(iterations):
-        if not active.any():
-            break
-        trial = c[active] - _steps(slopes[active], gaps[active], damping[active])
+    damping = 1e-4
+    if not np.isfinite(loss):
+        return c, np.inf
+    for _ in range(iterations if len(c) else 0):
+        trial = c - _step(slopes, gaps, damping)
         new = _state(law, columns, y, root, trial)
-        better = new[2] < loss[active]
-        index = np.flatnonzero(active)
-        small = new[2] > loss[active] * (1 - 1e-9)
-        won = index[better]
-        c[won], gaps[won], slopes[won] = trial[better], new[0][better], new[1][better]
-        active[index[(better & small) | (damping[active] > MOST)]] = False
-        loss[won] = new[2][better]
-        damping[won] *= FALL
-        damping[index[~better]] *= RISE
+        if new[2] < loss:
+            is_done, damping = new[2] > loss * (1 - SMALL), damping * FALL
+            c, (gaps, slopes, loss) = trial, new
+            if is_done:
+                break
+        elif damping > MOST:
+            break
+        else:
+            damping *= RISE
     return c, loss
 
 
@@ -66,32 +55,29 @@ def covariance(
     law: Opened, columns: Sequence[np.ndarray], root: np.ndarray, constants: np.ndarray
 ) -> np.ndarray:
     """Return the covariance of constants for residuals of unit weight; infinite where the rows leave them open."""
-    if not len(constants):
-        return np.zeros((0, 0))
-    slopes = law.duals(columns, constants[None])[1][0] * root[:, None]
+    slopes = (law.duals(columns, constants)[1] * root).T
+    n, k = slopes.shape
     size = np.sqrt(np.sum(slopes**2, axis=0))
-    if not np.all(np.isfinite(slopes)) or not np.all(size > 0) or len(slopes) < len(size):
-        return np.full((len(size), len(size)), np.inf)
+    if not np.all(np.isfinite(slopes)) or not np.all(size > 0) or n < k:
+        return np.full((k, k), np.inf)
     r = np.linalg.qr(slopes / size, mode="r")
-    if np.min(np.abs(np.diag(r))) < 1e-11:
-        return np.full((len(size), len(size)), np.inf)
+    if np.min(np.abs(np.diag(r)), initial=1.0) < 1e-11:
+        return np.full((k, k), np.inf)
     inverse = np.linalg.inv(r)
     return inverse @ inverse.T / np.outer(size, size)
 
 
 def _state(law: Opened, columns: Sequence[np.ndarray], y: np.ndarray, root: np.ndarray, c: np.ndarray):
-    values, slopes = law.duals(columns, c)
-    gaps, slopes = (values - y) * root, slopes * root[:, None]
     with np.errstate(all="ignore"):
-        loss = np.einsum("sn,sn->s", gaps, gaps)
-    fine = np.isfinite(loss) & np.isfinite(slopes).all(axis=(1, 2))
-    return gaps, slopes, np.where(fine, loss, np.inf)
+        values, slopes = law.duals(columns, c)
+        gaps, slopes = (values - y) * root, slopes * root
+        loss = float(gaps @ gaps)
+    is_fine = np.isfinite(loss) and np.isfinite(slopes).all()
+    return gaps, slopes, loss if is_fine else np.inf
 
 
-def _steps(slopes: np.ndarray, gaps: np.ndarray, damping: np.ndarray) -> np.ndarray:
-    size = np.sqrt(np.einsum("snk,snk->sk", slopes, slopes)) + 1e-300
-    scaled = slopes / size[:, None, :]
-    normal = np.einsum("snk,snl->skl", scaled, scaled)
-    normal = normal + (damping[:, None] + 1e-14)[:, :, None] * np.eye(normal.shape[-1])
-    right = np.einsum("snk,sn->sk", scaled, gaps)
-    return np.linalg.solve(normal, right[:, :, None])[:, :, 0] / size
+def _step(slopes: np.ndarray, gaps: np.ndarray, damping: float) -> np.ndarray:
+    size = np.sqrt(np.einsum("kn,kn->k", slopes, slopes)) + 1e-300
+    scaled = slopes / size[:, None]
+    normal = scaled @ scaled.T + (damping + 1e-14) * np.eye(len(size))
+    return np.linalg.solve(normal, scaled @ gaps) / size

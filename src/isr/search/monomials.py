@@ -14,14 +14,7 @@ COST = {0: 0.0, 1: 1.0, 2: 1.5, -1: 1.5, -2: 2.0, 3: 2.5, 0.5: 2.0, -0.5: 2.5, 4
 
 
 def exponents(problem: Problem, most: int, *, whole: bool = False, cost: float = 8.0) -> np.ndarray:
-    """Return at most ``most`` rows of exponents, the simplest first, that are defined for the columns.
-
-    Args:
-        problem: Whose columns.
-        most: How many at most.
-        whole: Whether powers must be positive whole numbers.
-        cost: Of the most complex one.
-    """
+    """Return at most ``most`` rows of exponents, the simplest first, that are defined for the columns."""
     allowed = tuple(
         tuple(
             p

@@ -10,7 +10,11 @@ from typing import Any
 import numpy as np
 import sympy
 
+from isr.search.surrogate import best_surrogate
+
 Undo = Callable[[Any], Any]
+# A surrogate needs so many rows, and one that leaves more than this share of the spread says nothing.
+LEAST_ROWS, USELESS = 60, 0.35
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +28,8 @@ class Problem:
         root: Square root of each row's weight; 0 leaves a row out.
         undo: From a law of the target, in the variables of x, to a law of y.
         functions: Names of functions that laws may call.
-        depth: How many reductions lie between this and y.
         unit: What a weighted error of 1 is worth, in y.
-        is_power: Whether the target is a power of another problem's.
+        outer: Name of the function of another problem's target that the target is, if it is one.
     """
 
     columns: np.ndarray
@@ -35,9 +38,8 @@ class Problem:
     root: np.ndarray
     undo: Undo
     functions: frozenset[str]
-    depth: int = 0
     unit: float = 1.0
-    is_power: bool = False
+    outer: str = ""
 
     @property
     def k(self) -> int:
@@ -69,6 +71,17 @@ class Problem:
         if len(used) > n:
             used = used[np.linspace(0, len(used) - 1, n).astype(int)]
         return replace(self, columns=self.columns[used], target=self.target[used], root=self.root[used])
+
+    def smoothed(self) -> Problem | None:
+        """Return the problem with a surrogate's values for its target, where noise is what a surrogate leaves."""
+        used = self.root > 0
+        if self.k == 0 or used.sum() < LEAST_ROWS:
+            return None
+        found = best_surrogate(self.columns, self.target, self.root)
+        size = np.std(self.target[used] * self.root[used])
+        if not found.is_noisy or found.error > USELESS * size:
+            return None
+        return replace(self, target=found.values)
 
     def with_target(self, target: np.ndarray, root: np.ndarray, undo: Undo) -> Problem:
         """Return the problem for a function of the target, undone by ``undo`` first."""
@@ -102,12 +115,7 @@ MOST_OUTSIDE = 0.35
 
 
 def outer(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:
-    """Yield the problem for functions of its target, rows weighed by the slope of the function.
-
-    Args:
-        problem: The problem.
-        sd: Noise of the target; where it is 0 no row may lie outside of a domain.
-    """
+    """Yield the problem for functions of its target, rows weighed by the slope of the function."""
     t, used = problem.target, problem.root > 0
     for number, (name, domain, forward, slope, inverse) in enumerate(_OUTER):
         if name and name not in problem.functions:
@@ -126,4 +134,4 @@ def outer(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:
         if not np.any(root > 0) or np.ptp(target[fine]) == 0:
             continue
         changed = problem.with_target(np.where(fine, target, 0.0), root, inverse)
-        yield replace(changed, is_power=not name)
+        yield replace(changed, outer="exp" if forward is np.exp else name or "power")

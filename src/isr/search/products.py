@@ -15,7 +15,7 @@ from isr.search.evaluate import opened
 from isr.search.monomials import exponents, rational, values_of, written
 from isr.search.problem import Problem
 from isr.search.selection import select
-from isr.search.sums import FAR, Limit
+from isr.search.sums import ALWAYS, FAR, Limit
 
 # Rows nearer to zero than this share of the median size say little in logarithms, where there is noise.
 NEAR_ZERO = 0.02
@@ -43,7 +43,7 @@ def with_functions(
     rows, logs, basis, root = _logarithms(problem)
     if len(rows) < 20:
         return
-    table = Table([], [])
+    table = Table()
     own = atoms(problem, MULTIPLIED, n_arguments, numbers=numbers)
     with np.errstate(all="ignore"):
         for values, write in zip(own.values, own.writers, strict=True):
@@ -54,11 +54,15 @@ def with_functions(
             table.add(values[rows], lambda x=exponent: sympy.exp(written(problem.symbols, x)))
     if not table.values:
         return
-    values = table.array()
-    for chosen in select(values, logs, root, fixed=basis, n_terms=n_factors, keep=5):
+    values = np.array(table.values)
+    sizes: dict[int, int] = {}
+    for chosen in select(values, logs, root, fixed=basis, n_terms=n_factors, keep=14):
+        rank = sizes[len(chosen.rows)] = sizes.get(len(chosen.rows), 0) + 1
         own_values = values[list(chosen.rows)]
         factors = [table.writers[i] for i in chosen.rows]
-        yield from _written(problem, rows, own_values, factors, logs, basis, root, lambda: FAR * limit())
+        yield from _written(
+            problem, rows, own_values, factors, logs, basis, root, np.inf if rank <= ALWAYS else FAR * limit()
+        )
 
 
 def _logarithms(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -77,7 +81,7 @@ def _logarithms(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 def _written(
     problem: Problem, rows: np.ndarray, values: np.ndarray, factors: list[Callable[[], sympy.Expr]], logs: np.ndarray,
-    basis: np.ndarray, root: np.ndarray, limit: Limit = lambda: np.inf,
+    basis: np.ndarray, root: np.ndarray, most: float = np.inf,
 ) -> Iterator[sympy.Expr]:  # fmt: skip
     """Yield a product with rounded exponents, and with those of least squares where they are not near."""
     used = np.flatnonzero(np.any(basis != 0, axis=1))
@@ -85,7 +89,7 @@ def _written(
     size = np.sqrt(np.sum(a * a, axis=1))
     solution = np.linalg.lstsq((a / size[:, None]).T, logs * root, rcond=1e-12)[0] / size
     gaps = np.clip(logs - solution @ np.concatenate([basis[used], values]), -20, 20)
-    if problem.unit * np.sqrt(np.mean((gaps * problem.root[rows] * problem.target[rows]) ** 2)) > limit():
+    if problem.unit * np.sqrt(np.mean((gaps * problem.root[rows] * problem.target[rows]) ** 2)) > most:
         return
     all_powers = np.zeros(1 + problem.k + len(factors))
     all_powers[[*used, *range(1 + problem.k, len(all_powers))]] = solution
@@ -95,7 +99,13 @@ def _written(
     parts = [*problem.symbols, *(write() for write in factors)]
     near = [_rounded(p, f) for p, f in zip(exponent, parts, strict=True)]
     off = max((abs(float(r) - p) for r, p in zip(near, exponent, strict=True)), default=0.0)
-    options = [near] if off < 0.02 else [near, [sympy.Float(p) for p in exponent]]
+    options = [near]
+    if off > 0.02:  # a number inside is not fitted yet, or powers are no fractions
+        options.append([sympy.Float(p) for p in exponent])
+    if factors and off > 0.02:
+        options.append(
+            [rational(p, (1, 2) if f.is_Symbol else (1,)) for p, f in zip(exponent, parts, strict=True)]
+        )
     for option in options:
         form = sympy.Mul(*(_power(f, r) for f, r in zip(parts, option, strict=True)))
         rest = values.T @ np.array([float(r) for r in option[problem.k :]]) if len(values) else 0.0

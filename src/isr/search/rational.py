@@ -11,11 +11,12 @@ import sympy
 from isr.search.monomials import values_of, written
 from isr.search.problem import Problem
 from isr.search.selection import select
+from isr.search.sums import Limit, least_squares
 
 # A column that others explain this well (all of size 1) belongs to a relation; smaller coefficients are rounding.
 DEPENDENT, IDLE = 1e-11, 1e-7
 DEGREE = {1: 7, 2: 5, 3: 3, 4: 3}
-MOST_COLUMNS = 160
+MOST_COLUMNS, MOST_LEADS = 160, 10
 # A relation of more terms imitates another function.
 MOST_TERMS = 12
 
@@ -29,7 +30,7 @@ def _monomials(k: int, degree: int) -> np.ndarray:
     return np.array(rows, dtype=float)
 
 
-def exact(problem: Problem) -> Iterator[sympy.Expr]:
+def exact(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
     """Yield the ratio of polynomials of lowest degree that meets the target, where there is one without noise."""
     powers = _monomials(problem.k, DEGREE.get(problem.k, 2))[: MOST_COLUMNS // 2]
     part = problem.some(max(6 * len(powers), 200))
@@ -80,19 +81,39 @@ def _quotient(
     yield top / bottom
 
 
-def sparse(problem: Problem, *, n_terms: int = 5) -> Iterator[sympy.Expr]:
-    """Yield ratios of polynomials with few terms; errors of the target are taken for none, so refit them."""
+def roots(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
+    """Yield roots of ``t² + B t + C = 0`` with a linear B and a quadratic C, which is linear in their coefficients."""
+    powers = _monomials(problem.k, 2)
+    linear = powers[: problem.k + 1]
+    if len(powers) + len(linear) > MOST_COLUMNS // 2:
+        return
+    plain, t = values_of(problem, powers), problem.target
+    table = np.concatenate([plain[: len(linear)] * t, plain])
+    solution = least_squares(table, -(t**2), problem.root / (np.abs(t) + np.median(np.abs(t))))[0]
+    size = np.abs(solution) * np.sqrt(np.mean(table**2, axis=1))
+    forms = [written(problem.symbols, e) for e in powers]
+    terms = [
+        sympy.Float(float(c)) * m if s > IDLE * size.max() else sympy.Integer(0)
+        for c, s, m in zip(solution, size, [*forms[: len(linear)], *forms], strict=True)
+    ]
+    half, rest = sympy.Add(*terms[: len(linear)]) / 2, sympy.Add(*terms[len(linear) :])
+    inside = sympy.expand(half**2 - rest)
+    yield from (-half + sign * sympy.sqrt(inside) for sign in (1, -1))
+
+
+def sparse(problem: Problem, limit: Limit, *, n_terms: int = 5) -> Iterator[sympy.Expr]:
+    """Yield ratios of polynomials with few terms; errors of the target are taken for none, so a refit must follow."""
     powers = _monomials(problem.k, 3 if problem.k < 4 else 2)[: MOST_COLUMNS // 2]
     part = problem.some(500)
     plain = values_of(part, powers)
     columns = np.empty((2 * len(powers), len(part.target)))
     columns[0::2], columns[1::2] = plain, -part.target * plain
-    for j in range(min(problem.k + 1, len(powers))):  # this monomial of Q has the coefficient 1
+    degrees = powers.sum(axis=1)
+    for lead in (0, *(2 * np.flatnonzero(degrees < 3)[:MOST_LEADS] + 1)):  # 1 in P, or this term of Q, is 1
         with np.errstate(all="ignore"):
-            root = part.root / np.abs(plain[j])
+            root = part.root * (np.abs(part.target) if lead == 0 else 1 / np.abs(plain[lead // 2]))
         if not np.all(np.isfinite(root)):
             continue
-        lead = 2 * j + 1
         table = np.delete(columns, lead, axis=0)
         for chosen in select(table, -columns[lead], root, n_terms=n_terms, keep=3, beam=8):
             rows = [r if r < lead else r + 1 for r in chosen.rows]

@@ -6,85 +6,85 @@ Each is kept only where a surrogate in fewer columns is no worse than that in al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 import sympy
 
+from isr.search.candidates import price
 from isr.search.monomials import rational
-from isr.search.problem import Problem
-from isr.search.surrogate import Surrogate, surrogate
+from isr.search.problem import USELESS, Problem
+from isr.search.surrogate import Surrogate, best_surrogate
 
-# A reduced surrogate may be worse by this factor; one that leaves more than this share says nothing.
-WORSE, USELESS, NOISY = 1.1, 0.35, 3e-3
+# A reduced surrogate may be worse by this factor, less where errors are a larger share of the target than that.
+WORSE, NOISY = 1.3, 3e-3
+# Pairs of columns that slopes speak for, up to what share of these, are tried.
+MOST_PAIRS, FARTHEST = 14, 0.6
+# Of a column's size: a smaller constant is none.
+LEAST_OFFSET = 0.01
 ROWS = 700
 # How far an exponent may be from a fraction, and of how small a share of the slopes a direction counts as idle.
 NEAR = 0.12
 
 
-@dataclass(frozen=True, eq=False)
-class Reduction:
-    """A problem in fewer columns.
-
-    Args:
-        problem: The reduced problem.
-        what: What was found.
-        error: Of its surrogate, in units of the original target.
-    """
-
-    problem: Problem
-    what: str
-    error: float
+def chain(problem: Problem, deepest: int) -> Iterator[tuple[str, Problem]]:
+    """Yield a problem in fewer columns with what was found, then one of that problem, as long as there is one."""
+    for _ in range(deepest):
+        found = _reduced(problem)
+        if found is None:
+            return
+        problem = found[1]
+        yield found
 
 
-def reductions(problem: Problem) -> Iterator[Reduction]:
-    """Yield reductions of a problem, each after the one before: every one is worth solving."""
+def _reduced(problem: Problem) -> tuple[str, Problem] | None:
+    """The reduction that a surrogate speaks for."""
     part = problem.some(ROWS)
     if problem.k < 1 or len(part.target) < 30:
-        return
-    whole = surrogate(part.columns, part.target, part.root, slopes=True)
-    logs = _of_logarithms(part)
-    best = logs if logs is not None and logs.error < whole.error else whole
-    size = np.sqrt(np.mean((part.target * part.root) ** 2))
-    if best.error > USELESS * size:
-        return
-    # Under noise nearly all of the error is noise, of which a bogus reduction hides behind a small share.
-    worse = WORSE if best.error < NOISY * size else 1 + (WORSE - 1) / 10
-    limit = (worse * best.error + 1e-9 * size) * problem.unit
-    for proposal in (_idle, _factors, _translations, _scales):
-        tried = [
-            Reduction(found, proposal.__name__[1:], _error(found)) for found in proposal(problem, part, best)
-        ]
-        fine = [reduction for reduction in tried if reduction.error <= limit]
-        if fine:  # of those in the fewest columns the one that explains most
-            yield min(fine, key=lambda r: (r.problem.k, r.error))
-            return
-
-
-def _of_logarithms(part: Problem) -> Surrogate | None:
-    """The surrogate of log|t|, as one of t."""
-    t = part.target
-    if not (np.all(t > 0) or np.all(t < 0)):
         return None
-    found = surrogate(part.columns, np.log(np.abs(t)), part.root * np.abs(t), slopes=True)
-    assert found.slopes is not None
-    return Surrogate(found.error, t, found.slopes * t[:, None])
+    best = best_surrogate(part.columns, part.target, part.root)
+    size = float(np.sqrt(np.mean((part.target * part.root) ** 2)))
+    if best.error > USELESS * size:
+        return None
+    is_noisy = best.error > NOISY * size
+    # Under noise nearly all of the error is noise, of which a bogus reduction hides behind a small share.
+    worse = 1 + (WORSE - 1) / 30 if is_noisy else WORSE
+    limit = (worse * best.error + 1e-9 * size) * problem.unit
+    fine: list[tuple[float, str, Problem]] = []
+    for proposal in (_idle, _factors, _summands, _translations, _scales, _pairs, _offsets):
+        for found in proposal(problem, part, best):
+            if is_noisy and not all(map(_is_simple, found.meaning)):
+                continue
+            error = _error(found)
+            if error <= limit:
+                fine.append((error, proposal.__name__[1:], found))
+        if fine and not is_noisy:  # in the fewest columns
+            return min(((what, p) for e, what, p in sorted(fine, key=lambda f: f[0])), key=lambda f: f[1].k)
+    n = len(part.target)
+    costs = [n * np.log(error) + sum(price(m, n) for m in p.meaning) for error, _, p in fine]
+    return fine[int(np.argmin(costs))][1:] if fine else None
+
+
+def _is_simple(meaning: sympy.Expr) -> bool:
+    """Whether a column has no weights and powers but those that people write."""
+    powers = [p.exp for p in meaning.atoms(sympy.Pow)]
+    return not meaning.has(sympy.Float) and all(p.is_Rational and abs(p) <= 2 and p.q <= 2 for p in powers)
 
 
 def _error(reduced: Problem) -> float:
     """The error of a reduced problem's surrogate in units of the original target."""
     small = reduced.some(ROWS)
+    if not len(small.target) or not np.all(np.isfinite(small.target)):
+        return np.inf
     if small.k == 0:
         middle = np.average(small.target, weights=small.root**2)
         return float(np.sqrt(np.mean(((small.target - middle) * small.root) ** 2))) * reduced.unit
-    errors = [surrogate(small.columns, small.target, small.root).error]
-    logs = _of_logarithms(small)
-    return min([*errors, *([logs.error] if logs is not None else [])]) * reduced.unit
+    return best_surrogate(small.columns, small.target, small.root).error * reduced.unit
 
 
 def _kept(problem: Problem, keep: list[int]) -> Problem:
-    return replace(problem, columns=problem.columns[:, keep], meaning=tuple(problem.meaning[j] for j in keep),
-                   depth=problem.depth + 1)  # fmt: skip
+    return replace(problem, columns=problem.columns[:, keep], meaning=tuple(problem.meaning[j] for j in keep))
 
 
 def _idle(problem: Problem, part: Problem, found: Surrogate) -> Iterator[Problem]:
@@ -120,6 +120,23 @@ def _factors(problem: Problem, part: Problem, found: Surrogate) -> Iterator[Prob
             yield _divided(problem, chosen, [j for j in range(problem.k) if j not in some])
 
 
+def _summands(problem: Problem, part: Problem, found: Surrogate) -> Iterator[Problem]:
+    """The target less a multiple of a column on which the rest does not depend."""
+    assert found.slopes is not None
+    w = part.root**2 / np.sum(part.root**2)
+    for j in range(problem.k):
+        slope = float(w @ found.slopes[:, j])
+        rest = np.sqrt(w @ (found.slopes[:, j] - slope) ** 2)
+        if rest < 0.35 * abs(slope):
+            factor = _near(slope)
+            term, back = factor * problem.meaning[j], problem.undo
+            yield replace(
+                _kept(problem, [m for m in range(problem.k) if m != j]),
+                target=problem.target - float(factor) * problem.columns[:, j],
+                undo=lambda e, term=term, back=back: back(term + e),
+            )
+
+
 def _divided(problem: Problem, powers: np.ndarray, keep: list[int]) -> Problem:
     """The problem of the target over a monomial, in some of the columns."""
     with np.errstate(all="ignore"):
@@ -151,7 +168,7 @@ def _translations(problem: Problem, part: Problem, found: Surrogate) -> Iterator
         meaning = tuple(
             sympy.Add(*(c * m for c, m in zip(row, problem.meaning, strict=True) if c != 0)) for row in rows
         )
-        yield replace(problem, columns=columns, meaning=meaning, depth=problem.depth + 1)
+        yield replace(problem, columns=columns, meaning=meaning)
 
 
 def _scales(problem: Problem, part: Problem, found: Surrogate) -> Iterator[Problem]:
@@ -182,6 +199,76 @@ def _scales(problem: Problem, part: Problem, found: Surrogate) -> Iterator[Probl
         )
         stacked = np.stack(columns, axis=1) if columns else np.empty((len(problem.target), 0))
         yield replace(reduced, columns=stacked, meaning=meaning)
+
+
+def _pairs(problem: Problem, part: Problem, found: Surrogate) -> Iterator[Problem]:
+    """The problem with the sum, difference, product or ratio of two columns in place of them."""
+    assert found.slopes is not None
+    value, slopes = found.values * part.root, found.slopes * part.root[:, None]
+    tried: list[tuple[float, Problem]] = []
+    for i, j in combinations(range(problem.k), 2):
+        others = [m for m in range(problem.k) if m not in (i, j)]
+        (u, v), (one, two) = problem.columns[:, [i, j]].T, (problem.meaning[i], problem.meaning[j])
+        for sign in (1, -1):
+            a, b = slopes[:, i], -sign * slopes[:, j]
+            tried.append(
+                (_share(a + b, a, b), _joined(_kept(problem, others), u + sign * v, one + sign * two))
+            )
+            if problem.whole[j] and (sign > 0 or problem.whole[i]):
+                a, b = a * part.columns[:, i], b * part.columns[:, j]
+                power = -sign * _rounded((a + b) @ value / (value @ value))
+                tried.append(
+                    (_share(a + b + sign * power * value, a, b), _merged(problem, i, j, sign, power))
+                )
+    yield from (p for share, p in sorted(tried, key=lambda t: t[0])[:MOST_PAIRS] if share < FARTHEST and p.k)
+
+
+def _offsets(problem: Problem, part: Problem, found: Surrogate) -> Iterator[Problem]:
+    """The same where a constant is added to a column first, and powers of that sum as factors."""
+    assert found.slopes is not None
+    value, slopes = found.values * part.root, found.slopes * part.root[:, None]
+    own = slopes * part.columns
+    tried: list[tuple[float, Problem]] = []
+    for i, j in product(range(problem.k), repeat=2):
+        for sign in (1, -1) if i != j else (0,):
+            goal, basis = own[:, j] - sign * own[:, i], np.column_stack([value, -slopes[:, j]])
+            (power, offset), *_ = np.linalg.lstsq(basis, goal, rcond=None)
+            rest = _share(goal - basis @ (power, offset), own[:, j], own[:, i])
+            simple = rational(float(offset), (1, 2))
+            near = abs(float(simple) - offset) < 0.01 * abs(offset)
+            c = simple if near else sympy.Float(offset)
+            shifted = problem.columns[:, j] + float(c)
+            if abs(offset) < LEAST_OFFSET * problem.size[j] or np.min(shifted * np.sign(shifted[0])) <= 0:
+                continue
+            columns, meaning = problem.columns.copy(), list(problem.meaning)
+            columns[:, j], meaning[j] = shifted, meaning[j] + c
+            moved = replace(problem, columns=columns, meaning=tuple(meaning))
+            tried.append((rest, _merged(moved, i, j, sign, _rounded(power))))
+    yield from (p for share, p in sorted(tried, key=lambda t: t[0])[:MOST_PAIRS] if share < FARTHEST / 3)
+
+
+def _rounded(power: float) -> float:
+    return float(rational(float(power), (1, 2)))
+
+
+def _merged(problem: Problem, i: int, j: int, sign: int, power: float) -> Problem:
+    """The problem of the target over a power of column j, in its product (or ratio) with column i in place of both."""
+    others = [m for m in range(problem.k) if m not in (i, j)]
+    (u, v), (one, two) = problem.columns[:, [i, j]].T, (problem.meaning[i], problem.meaning[j])
+    if power != int(power) and v.min() <= 0:
+        return replace(problem, columns=problem.columns[:, :0], meaning=())
+    left = _divided(problem, np.where(np.arange(problem.k) == j, power, 0.0), others)
+    return _joined(left, u * v**sign, one * two**sign) if i != j else left
+
+
+def _share(gaps: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.sqrt(gaps @ gaps / (a @ a + b @ b + 1e-300)))
+
+
+def _joined(problem: Problem, column: np.ndarray, meaning: sympy.Expr) -> Problem:
+    return replace(
+        problem, columns=np.column_stack([problem.columns, column]), meaning=(*problem.meaning, meaning)
+    )
 
 
 def _upright(exponents: np.ndarray) -> np.ndarray:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 # All pairs are looked at where no more columns than this are in question.
-MOST_PAIRED = 2500
+MOST_PAIRED = 1600
 NEAR_COLLINEAR = 1e-9
+# Of states whose shares differ by less than this, so many are kept.
+ALIKE, MOST_ALIKE = 0.004, 3
+State = tuple[tuple[int, ...], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,19 +35,10 @@ def select(
     *,
     fixed: np.ndarray | None = None,
     n_terms: int = 3,
-    beam: int = 12,
+    beam: int = 16,
     keep: int = 4,
 ) -> list[Chosen]:
     """Return good subsets of rows of a table, the best few for each size.
-
-    Args:
-        table: Candidates (m, n).
-        target: What to explain.
-        root: Square root of the weight of each of the n places.
-        fixed: Rows that are always there (f, n).
-        n_terms: Largest size.
-        beam: Subsets that are extended, for each size.
-        keep: Subsets that are handed back, for each size.
 
     Example:
         >>> t = np.random.default_rng(0).normal(size=(50, 40))
@@ -56,55 +51,76 @@ def select(
     total = float(b @ b)
     if total <= 0 or not usable.any():
         return []
-    b = b / np.sqrt(total)
-    index = _screened(a, b, usable)
-    a, usable = a[index], usable[index]
-    gram, right = a @ a.T, a @ b
-    gain = np.where(usable, right**2, -1.0)
-    order = np.argsort(-gain)[: max(beam, keep)]
-    states = [((int(i),), 1 - float(gain[i])) for i in order]
-    found = [Chosen(rows, share) for rows, share in states[:keep]]
+    given = _Table(a, a @ (b / np.sqrt(total)), usable)
+    gain = np.where(usable, given.right**2, -1.0)
+    states = [((int(i),), 1 - float(gain[i])) for i in np.argsort(-gain)[: max(beam, keep)]]
+    found = [Chosen(*state) for state in states[:keep]]
     for level in range(2, n_terms + 1):
-        pool = (
-            _pairs(gram, right, usable, beam) if level == 2 else _extended(gram, right, usable, states, beam)
-        )
-        if not pool:
+        tried = _extended(given, states, beam)
+        if level == 2:
+            tried |= _pairs(given, _screened(given, b / np.sqrt(total)), 12 * beam)
+            states = _best(tried, beam)
+        else:
+            states = _swapped(given, tried, beam)
+        if not states:
             break
-        states = _swapped(gram, right, usable, pool, beam) if level > 2 else pool
-        found += [Chosen(rows, share) for rows, share in states[:keep]]
+        # Of what explains as much within two hundredths, the simplest first.
+        simple = sorted(
+            tried.items(), key=lambda item: (round(np.log(max(item[1], 1e-16)) / 0.02), sum(item[0]))
+        )
+        found += [
+            Chosen(*state) for state in dict([*states[: keep // 2], *simple[: keep - keep // 2]]).items()
+        ]
         if states[0][1] < 1e-15:
             break
-    return [Chosen(tuple(int(index[i]) for i in c.rows), c.share) for c in found]
+    return found
 
 
-def _screened(a: np.ndarray, b: np.ndarray, usable: np.ndarray) -> np.ndarray:
-    """Which rows of a long table to look at: those near the target, and near what the best of them leave."""
-    if len(a) <= MOST_PAIRED:
-        return np.arange(len(a))
-    right = np.where(usable, a @ b, 0.0)
-    order = np.argsort(-np.abs(right))
-    near = [order[: MOST_PAIRED // 2]]
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Rows of size 1, their products with the target, and with each other where these were asked for."""
+
+    rows: np.ndarray
+    right: np.ndarray
+    usable: np.ndarray
+    known: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def products(self, chosen: Sequence[int]) -> np.ndarray:
+        for i in chosen:
+            if i not in self.known:
+                self.known[i] = self.rows @ self.rows[i]
+        return np.stack([self.known[i] for i in chosen], axis=1)
+
+
+def _screened(given: _Table, b: np.ndarray) -> np.ndarray:
+    """Which rows to pair: the first, simple ones, those near the target, and near what the best of these leave."""
+    if given.usable.sum() <= MOST_PAIRED:
+        return np.flatnonzero(given.usable)
+    order = np.argsort(-np.abs(np.where(given.usable, given.right, 0.0)))
+    near = [np.flatnonzero(given.usable[: MOST_PAIRED // 4]), order[: MOST_PAIRED // 4]]
     for i in order[:8]:
-        rest = np.where(usable, a @ (b - right[i] * a[i]), 0.0)
-        near.append(np.argsort(-np.abs(rest))[: MOST_PAIRED // 16])
+        rest = given.rows @ (b - given.right[i] * given.rows[i])
+        near.append(np.argsort(-np.abs(np.where(given.usable, rest, 0.0)))[: MOST_PAIRED // 16])
     return np.unique(np.concatenate(near))
 
 
-def _swapped(gram: np.ndarray, right: np.ndarray, usable: np.ndarray, states: list, beam: int) -> list:
+def _swapped(given: _Table, tried: dict[tuple[int, ...], float], beam: int) -> list[State]:
     """States after their members were exchanged, one at a time, as long as the best of them gains."""
+    states = _best(tried, beam)
     for _ in range(6):
         shorter = {tuple(r for r in rows if r != i) for rows, _ in states[:3] for i in rows}
-        tried = _extended(gram, right, usable, [(rows, _share(gram, right, rows)) for rows in shorter], beam)
-        merged = sorted(dict([*states, *tried]).items(), key=lambda item: item[1])[:beam]
-        if merged[0][1] > 0.999 * states[0][1]:
+        tried |= _extended(given, [(rows, _share(given, rows)) for rows in shorter], beam)
+        merged = _best(tried, beam)
+        if not states or merged[0][1] > 0.999 * states[0][1]:
             return merged
         states = merged
     return states
 
 
-def _share(gram: np.ndarray, right: np.ndarray, rows: tuple[int, ...]) -> float:
+def _share(given: _Table, rows: tuple[int, ...]) -> float:
     s = list(rows)
-    return 1 - float(right[s] @ np.linalg.pinv(gram[np.ix_(s, s)], hermitian=True, rcond=1e-12) @ right[s])
+    inverse = np.linalg.pinv(given.products(s)[s], hermitian=True, rcond=1e-12)
+    return 1 - float(given.right[s] @ inverse @ given.right[s])
 
 
 def _prepared(
@@ -123,37 +139,44 @@ def _prepared(
     return a, b, usable
 
 
-def _pairs(
-    gram: np.ndarray, right: np.ndarray, usable: np.ndarray, beam: int
-) -> list[tuple[tuple[int, ...], float]]:
-    index = np.flatnonzero(usable)
-    if len(index) > MOST_PAIRED:
-        index = index[np.argsort(-np.abs(right[index]))[:MOST_PAIRED]]
-    g, r = gram[np.ix_(index, index)], right[index]
+def _pairs(given: _Table, index: np.ndarray, most: int) -> dict[tuple[int, ...], float]:
+    rows, r = given.rows[index], given.right[index]
+    g = rows @ rows.T
     rest = 1 - g * g
-    gain = np.where(rest > NEAR_COLLINEAR, (r[:, None] - g * r) ** 2 / np.maximum(rest, NEAR_COLLINEAR), 0.0)
-    gain = np.triu(gain + (r**2)[None, :], 1)
-    best = np.argpartition(-gain.ravel(), min(beam, gain.size - 1))[:beam]
-    best = best[np.argsort(-gain.ravel()[best])]
-    i, j = np.unravel_index(best, gain.shape)
-    return [
-        ((int(index[a]), int(index[b])), 1 - float(gain[a, b]))
-        for a, b in zip(i, j, strict=True) if a != b
-    ]  # fmt: skip
+    gain = (r[:, None] - g * r) ** 2
+    gain[rest < NEAR_COLLINEAR] = 0.0
+    gain /= np.maximum(rest, NEAR_COLLINEAR)
+    gain += (r**2)[None, :]
+    best = np.argpartition(-gain.ravel(), min(2 * most, gain.size - 1))[: 2 * most]  # each stands there twice
+    pairs = {
+        (int(index[p // len(index)]), int(index[p % len(index)])): 1 - float(gain.ravel()[p]) for p in best
+    }
+    return {(i, j): share for (i, j), share in pairs.items() if i < j}
 
 
-def _extended(
-    gram: np.ndarray, right: np.ndarray, usable: np.ndarray, states: list, beam: int
-) -> list[tuple[tuple[int, ...], float]]:
+def _extended(given: _Table, states: list[State], beam: int) -> dict[tuple[int, ...], float]:
     pool: dict[tuple[int, ...], float] = {}
     for rows, share in states:
         s = list(rows)
-        inverse = np.linalg.pinv(gram[np.ix_(s, s)], hermitian=True, rcond=1e-12)
-        weights = gram[:, s] @ inverse
-        rest = 1 - np.einsum("ms,ms->m", weights, gram[:, s])
-        gain = np.where(usable & (rest > NEAR_COLLINEAR), (right - weights @ right[s]) ** 2, 0.0)
-        gain = gain / np.maximum(rest, NEAR_COLLINEAR)
+        products = given.products(s)
+        weights = products @ np.linalg.pinv(products[s], hermitian=True, rcond=1e-12)
+        rest = 1 - np.einsum("ms,ms->m", weights, products)
+        gain = (given.right - weights @ given.right[s]) ** 2
+        gain = np.where(given.usable & (rest > NEAR_COLLINEAR), gain, 0.0) / np.maximum(rest, NEAR_COLLINEAR)
         gain[s] = 0.0
-        for i in np.argsort(-gain)[:beam]:
-            pool[tuple(sorted((*rows, int(i))))] = share - float(gain[i])
-    return sorted(pool.items(), key=lambda item: item[1])[:beam]
+        for i in np.argpartition(-gain, min(beam, len(gain) - 1))[:beam]:
+            if gain[i] > 0:
+                pool[tuple(sorted((*rows, int(i))))] = share - float(gain[i])
+    return pool
+
+
+def _best(states: dict[tuple[int, ...], float], beam: int) -> list[State]:
+    """The best states, few of those that leave nearly the same: they differ by terms that are hardly told apart."""
+    found: list[State] = []
+    alike: dict[int, int] = {}
+    for rows, share in sorted(states.items(), key=lambda item: (round(item[1], 4), sum(item[0]))):
+        place = round(np.log(max(share, 1e-16)) / ALIKE)
+        alike[place] = alike.get(place, 0) + 1
+        if alike[place] <= MOST_ALIKE:
+            found.append((rows, share))
+    return found[:beam]

@@ -11,13 +11,17 @@ import sympy
 from isr.search.atoms import ADDED, Table, atoms
 from isr.search.monomials import exponents, values_of, written
 from isr.search.problem import Problem
-from isr.search.selection import MOST_PAIRED, select
+from isr.search.selection import select
 
 SCREENING_ROWS = 400
 Limit = Callable[[], float]
 """Tells what the best law leaves."""
 # How much more than the best a law may leave before it is refitted: a little, or much where numbers stand inside.
 NEAR, FAR = 2.0, 8.0
+MOST_PRODUCTS = 12_000
+# Of each size so many subsets are fitted to all rows, and the best of them offered,
+# some however much they leave: numbers inside are not fitted yet.
+KEPT, OFFERED, ALWAYS = 12, 4, 2
 
 
 def linear(problem: Problem) -> sympy.Expr:
@@ -36,78 +40,64 @@ def least_squares(table: np.ndarray, target: np.ndarray, root: np.ndarray) -> tu
     return solution, target - solution @ table
 
 
-def polynomials(problem: Problem, limit: Limit, *, most: int = 600, n_terms: int = 5) -> Iterator[sympy.Expr]:
+def polynomials(problem: Problem, limit: Limit, *, n_terms: int = 5) -> Iterator[sympy.Expr]:
     """Yield sums of monomials with whole, negative and half powers that leave no more than ``limit`` says."""
-    powers = exponents(problem, most + 1)[1:]
-    table = Table([], [])
-    for e, values in zip(powers, values_of(problem, powers), strict=True):
-        table.add(values, partial(written, problem.symbols, e))
-    yield from _chosen(problem, table, n_terms, lambda: NEAR * limit())
+    yield from _chosen(problem, _monomials(problem, 600), n_terms, lambda: NEAR * limit())
 
 
-def with_plain_functions(
-    problem: Problem, limit: Limit, *, most: int = MOST_PAIRED, n_terms: int = 4
-) -> Iterator[sympy.Expr]:
-    """Yield sums of monomials and functions of simple monomials, no number inside, times a simple monomial."""
-    powers = exponents(problem, 40)[1:]
-    plain = values_of(problem, powers)
-    table = Table([], [])
-    for e, values in zip(powers, plain, strict=True):
-        table.add(values, partial(written, problem.symbols, e))
-    own = atoms(problem, ADDED, problem.k * (problem.k + 1) // 2 + 4, numbers="one")
-    table.extend(own)
-    for e, factor in zip(powers, plain, strict=True):
-        for values, write in zip(own.values, own.writers, strict=True):
-            if len(table.values) < most:
-                table.add(factor * values, lambda w=write, e=e: written(problem.symbols, e) * w())
+def with_plain_functions(problem: Problem, limit: Limit, *, n_terms: int = 4) -> Iterator[sympy.Expr]:
+    """Yield sums of monomials and functions of simple monomials, no number inside, times a monomial."""
+    table = _monomials(problem, 150)
+    n = len(table.values)
+    table.extend(atoms(problem, ADDED, min(10 * problem.k, 40), numbers="one"))
+    table.multiply(range(n), range(n, len(table.values)), MOST_PRODUCTS)
     yield from _chosen(problem, table, n_terms, lambda: NEAR * limit())
 
 
 def with_functions(
-    problem: Problem,
-    limit: Limit,
-    *,
-    n_arguments: int = 20,
-    n_factors: int = 6,
-    most: int = 9000,
-    n_terms: int = 3,
+    problem: Problem, limit: Limit, *, n_arguments: int = 20, n_factors: int = 6, n_terms: int = 3
 ) -> Iterator[sympy.Expr]:
     """Yield the same with a coarse grid of numbers inside the functions, and products of two functions."""
-    powers = exponents(problem, 60)[1:]
-    plain = values_of(problem, powers)
-    table = Table([], [])
-    for e, values in zip(powers, plain, strict=True):
-        table.add(values, partial(written, problem.symbols, e))
-    own, called = atoms(problem, ADDED, problem.k, numbers="natural"), atoms(problem, ADDED, n_arguments)
-    table.extend(called)
-    for i, (a, write) in enumerate(zip(own.values[:80], own.writers, strict=False)):
-        for b, other in zip(own.values[i:80], own.writers[i:], strict=False):
-            table.add(a * b, lambda w=write, o=other: w() * o())
-    for e, factor in zip(powers[:n_factors], plain[:n_factors], strict=True):
-        for values, write in zip(called.values, called.writers, strict=True):
-            if len(table.values) < most:
-                table.add(factor * values, lambda w=write, e=e: written(problem.symbols, e) * w())
+    table = _monomials(problem, 60)
+    n = len(table.values)
+    table.extend(atoms(problem, ADDED, n_arguments))
+    called = range(n, len(table.values))
+    table.extend(atoms(problem, ADDED, problem.k, numbers="natural"))
+    own = range(called.stop, min(len(table.values), called.stop + 80))
+    for i in own:
+        table.multiply([i], range(i, own.stop), len(own))
+    table.multiply(range(min(n_factors, n)), called, MOST_PRODUCTS)
     yield from _chosen(problem, table, n_terms, lambda: FAR * limit())
+
+
+def _monomials(problem: Problem, most: int) -> Table:
+    table, powers = Table(), exponents(problem, most + 1)[1:]
+    for e, values in zip(powers, values_of(problem, powers), strict=True):
+        table.add(values, partial(written, problem.symbols, e))
+    return table
 
 
 def _chosen(problem: Problem, table: Table, n_terms: int, limit: Limit) -> Iterator[sympy.Expr]:
     if not table.values:
         return
-    values, n = table.array(), len(problem.target)
+    n = len(problem.target)
     rows = np.linspace(0, n - 1, min(n, SCREENING_ROWS)).astype(int)
+    values = table.array(rows)
     one = np.ones((1, n))
-    for fixed in (None, one[:, rows]):
+    for fixed in (one, None):
+        by_size: dict[int, list[tuple[float, tuple[int, ...], np.ndarray]]] = {}
         for chosen in select(
-            values[:, rows], problem.target[rows], problem.root[rows], fixed=fixed, n_terms=n_terms
-        ):
-            own = values[list(chosen.rows)]
-            if fixed is not None:
-                own = np.concatenate([own, one])
+            values, problem.target[rows], problem.root[rows],
+            fixed=None if fixed is None else fixed[:, rows], n_terms=n_terms, keep=KEPT,
+        ):  # fmt: skip
+            own = np.array([table.whole(i) for i in chosen.rows])
+            own = own if fixed is None else np.concatenate([own, fixed])
             solution, gaps = least_squares(own, problem.target, problem.root)
-            if problem.error(gaps) > limit():
-                continue
-            terms = [
-                *(table.writers[i]() for i in chosen.rows),
-                *([] if fixed is None else [sympy.Integer(1)]),
-            ]
-            yield sympy.Add(*(sympy.Float(float(c)) * t for c, t in zip(solution, terms, strict=True)))
+            by_size.setdefault(len(chosen.rows), []).append((problem.error(gaps), chosen.rows, solution))
+        for subsets in by_size.values():
+            for rank, (error, members, solution) in enumerate(sorted(subsets, key=lambda s: s[0])[:OFFERED]):
+                if rank < ALWAYS or error <= limit():
+                    terms = [*(table.written(i) for i in members), sympy.Integer(1)]
+                    yield sympy.Add(
+                        *(sympy.Float(float(c)) * t for c, t in zip(solution, terms, strict=False))
+                    )

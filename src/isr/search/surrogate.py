@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 
@@ -12,8 +12,10 @@ from scipy.stats import f as f_distribution
 
 MOST_FEATURES = 160
 HIGHEST = 10
+# Errors of the two best polynomials this near are noise, where they are more than rounding.
+LEVEL, ROUNDING = 0.85, 1e-6
 # Columns of one sign that change by more than this factor are looked at in logarithms.
-WIDE = 1.5
+WIDE, VERY_WIDE = 1.5, 30.0
 
 
 @lru_cache(maxsize=32)
@@ -39,11 +41,26 @@ class Surrogate:
         error: Weighted root mean square of what it leaves of rows that it has not seen.
         values: At the rows.
         slopes: By each column, at the rows (n, k).
+        is_noisy: Whether more terms explain no more, though they leave more than rounding.
     """
 
     error: float
     values: np.ndarray
     slopes: np.ndarray | None = None
+    is_noisy: bool = False
+
+
+def best_surrogate(columns: np.ndarray, target: np.ndarray, root: np.ndarray) -> Surrogate:
+    """Return the better of a polynomial for a target and one for the logarithm of its size, with slopes."""
+    plain = surrogate(columns, target, root, slopes=True)
+    if not (np.all(target > 0) or np.all(target < 0)):
+        return plain
+    size = np.abs(target)
+    logs = surrogate(columns, np.log(size), root * size, slopes=True)
+    if logs.slopes is None or logs.error >= plain.error:
+        return plain
+    values = np.sign(target) * np.exp(np.clip(logs.values, -600, 600))
+    return replace(logs, values=values, slopes=logs.slopes * values[:, None])
 
 
 def surrogate(
@@ -62,26 +79,34 @@ def surrogate(
         >>> found.error < 1e-4, bool(np.allclose(found.slopes[:, 0], np.exp(x[:, 1]), rtol=1e-2))
         (True, True)
     """
-    z, dz = _scaled(columns)
+    found = [_fitted(columns, target, root, most, slopes, wide) for wide in _scalings(columns)]
+    return min(found, key=lambda s: s.error)
+
+
+def _fitted(
+    columns: np.ndarray, target: np.ndarray, root: np.ndarray, most: int, slopes: bool, wide: float
+) -> Surrogate:
+    z, dz = _scaled(columns, wide)
     k = columns.shape[1]
-    best: Surrogate | None = None
+    best, errors = None, []
     used = root > 0
     for limit in (most // 8, most // 3, most):
         terms = np.array(_terms(k, max(2, min(limit, int(used.sum() // 3)))))
-        top = int(terms.max())
-        basis = [legendre.legvander(z[:, j], top) for j in range(k)]
-        features = np.prod([basis[j][:, terms[:, j]] for j in range(k)], axis=0)
+        basis, features = _features(z, terms)
         q, r = np.linalg.qr((features * root[:, None])[used])
         if np.min(np.abs(np.diag(r))) < 1e-9 * np.abs(r[0, 0]):
             continue
         goal = (target * root)[used]
         weights = q.T @ goal
         left_out = (goal - q @ weights) / np.maximum(1 - np.sum(q * q, axis=1), 1e-3)
-        error = float(np.sqrt(np.mean(left_out**2)))
-        if best is None or error < best.error:
+        errors.append(float(np.sqrt(np.mean(left_out**2))))
+        if best is None or errors[-1] < best.error:
             c = np.linalg.solve(r, weights)
-            best = Surrogate(error, features @ c, _slopes(basis, terms, c, dz) if slopes else None)
-    return best or Surrogate(np.inf, np.zeros(len(target)), np.zeros(columns.shape))
+            best = Surrogate(errors[-1], features @ c, _slopes(basis, terms, c, dz) if slopes else None)
+    if best is None:
+        return Surrogate(np.inf, np.zeros(len(target)), np.zeros(columns.shape))
+    is_level = len(errors) > 1 and best.error > LEVEL * sorted(errors)[1]
+    return replace(best, is_noisy=is_level and best.error > ROUNDING * float(np.sqrt(np.mean(goal**2))))
 
 
 def lack_of_fit(columns: np.ndarray, gaps: np.ndarray, root: np.ndarray, *, most: int = 60) -> float:
@@ -92,10 +117,8 @@ def lack_of_fit(columns: np.ndarray, gaps: np.ndarray, root: np.ndarray, *, most
         >>> lack_of_fit(x[:, None], noise, np.ones(300)) > 0.01, lack_of_fit(x[:, None], x + noise, np.ones(300)) > 0.01
         (True, False)
     """
-    z = _scaled(columns)[0]
     terms = np.array(_terms(columns.shape[1], max(2, min(most, len(gaps) // 8))))
-    basis = [legendre.legvander(z[:, j], int(terms.max())) for j in range(z.shape[1])]
-    features = np.prod([basis[j][:, terms[:, j]] for j in range(z.shape[1])], axis=0) * root[:, None]
+    features = _features(_scaled(columns)[0], terms)[1] * root[:, None]
     goal = gaps * root
     rank = np.linalg.matrix_rank(features)
     left = goal - features @ np.linalg.lstsq(features, goal, rcond=None)[0]
@@ -104,28 +127,40 @@ def lack_of_fit(columns: np.ndarray, gaps: np.ndarray, root: np.ndarray, *, most
     return float(f_distribution.sf(gain / (float(left @ left) / free + 1e-300), rank, free))
 
 
-def _scaled(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _scalings(columns: np.ndarray) -> tuple[float, ...]:
+    """Above which width columns are looked at in logarithms; both ways are tried where they may be too wide for it."""
+    size = np.abs(columns)
+    return (
+        (WIDE, np.inf)
+        if np.any(size.max(axis=0, initial=0) > VERY_WIDE * size.min(axis=0, initial=np.inf))
+        else (WIDE,)
+    )
+
+
+def _scaled(columns: np.ndarray, wide: float = WIDE) -> tuple[np.ndarray, np.ndarray]:
     """Columns between -1 and 1, and the slope of that map."""
     z, dz = np.empty(columns.shape), np.empty(columns.shape)
     for j, u in enumerate(columns.T):
         low, high = np.abs(u).min(), np.abs(u).max()
-        is_wide = (np.all(u > 0) or np.all(u < 0)) and high > WIDE * low
+        is_wide = (np.all(u > 0) or np.all(u < 0)) and high > wide * low
         v, dv = (np.log(np.abs(u)), 1 / u) if is_wide else (u, np.ones(len(u)))
         width = np.ptp(v) or 1.0
         z[:, j], dz[:, j] = 2 * (v - v.min()) / width - 1, 2 * dv / width
     return z, dz
 
 
+def _features(z: np.ndarray, terms: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """Legendre polynomials of each column, and the products of them that terms stand for."""
+    basis = [legendre.legvander(column, int(terms.max())) for column in z.T]
+    return basis, np.prod([b[:, terms[:, j]] for j, b in enumerate(basis)], axis=0)
+
+
 def _slopes(basis: list[np.ndarray], terms: np.ndarray, c: np.ndarray, dz: np.ndarray) -> np.ndarray:
     found = np.empty(dz.shape)
     top = basis[0].shape[1] - 1
-    # Derivatives of Legendre polynomials are sums of those of lower degree.
-    change = np.array([legendre.legder(np.eye(top + 1)[d], 1).tolist() + [0.0] * (top + 1) for d in range(top + 1)],
-                      dtype=object)  # fmt: skip
-    matrix = np.array([np.array(row, dtype=float)[: top + 1] for row in change])
+    change = legendre.legder(np.eye(top + 1))
     for j in range(len(basis)):
-        derived = basis[j] @ matrix.T
-        parts = [derived if i == j else basis[i] for i in range(len(basis))]
-        features = np.prod([parts[i][:, terms[:, i]] for i in range(len(basis))], axis=0)
+        parts = [b[:, :top] @ change if i == j else b for i, b in enumerate(basis)]
+        features = np.prod([part[:, terms[:, i]] for i, part in enumerate(parts)], axis=0)
         found[:, j] = features @ c * dz[:, j]
     return found

@@ -16,6 +16,8 @@ from isr.search.rows import Data
 # The algebra of polynomials takes minutes on long laws, and on shorter ones with many decimal numbers or variables.
 LARGEST, LARGEST_WITH_NUMBERS, MOST_NUMBERS, MOST_SYMBOLS = 120, 40, 2, 7
 SAME = 1e-9
+# A square must be shorter than its polynomial by so many parts.
+PLAINER = 1
 ROUNDS = 3
 _NUMBER = "number_"
 
@@ -40,6 +42,8 @@ def tidied(law: sympy.Expr, data: Data) -> sympy.Expr:
                 best = form
         if best == before:
             break
+    plain = best.replace(_is_log_of_power, lambda e: e.args[0].exp * sympy.log(e.args[0].base))
+    best = plain if plain != best and _agrees(plain, values, data) else best
     return best.replace(lambda e: e.is_Mul and e.args[0] == -1 and e.args[-1].is_Add, sympy.expand_mul)
 
 
@@ -70,6 +74,47 @@ def _half_angles(law: sympy.Expr) -> sympy.Expr:
     )
 
 
+def _squares(law: sympy.Expr) -> sympy.Expr:
+    """Quadratic polynomials as a square and what it leaves: roots of squares alone become absolute values."""
+
+    def completed(part: sympy.Expr) -> sympy.Expr:
+        for x in sorted(part.free_symbols, key=str):
+            others, own = part.as_independent(x, as_Add=True)
+            if not x.name.startswith(_NUMBER) and own.is_polynomial(x) and sympy.degree(own, x) == 2:
+                a, b, c = sympy.Poly(own, x).all_coeffs()
+                rest = others + sympy.cancel(c - b**2 / (4 * a))
+                square = sympy.simplify(a) * (x + sympy.cancel(b / (2 * a))) ** 2 + rest
+                if size(square) + PLAINER < size(part):
+                    return square
+        return part
+
+    return law.replace(lambda e: e.is_Add, completed)
+
+
+def _is_log_of_power(part: sympy.Expr) -> bool:
+    return isinstance(part, sympy.log) and part.args[0].is_Pow and part.args[0].exp.is_number
+
+
+def _within_root(law: sympy.Expr) -> sympy.Expr:
+    """A product with a root as one root."""
+    has_root = law.is_Mul and any(a.is_Pow and a.exp == sympy.S.Half for a in law.args)
+    return sympy.sqrt(sympy.factor(law**2)) if has_root else law
+
+
+def _one_root(law: sympy.Expr) -> sympy.Expr:
+    """Products of roots as one root."""
+
+    def is_root(part: sympy.Expr) -> bool:
+        return part.is_Pow and part.exp.is_Rational and part.exp.q == 2
+
+    def merged(part: sympy.Expr) -> sympy.Expr:
+        roots = [a for a in part.args if is_root(a)]
+        others = [a for a in part.args if a not in roots]
+        return sympy.Mul(*others) * sympy.sqrt(sympy.factor(sympy.Mul(*(a**2 for a in roots))))
+
+    return law.replace(lambda e: e.is_Mul and sum(map(is_root, e.args)) > 1, merged)
+
+
 def _once(rule: Callable[[sympy.Expr], sympy.Expr]) -> Callable[[sympy.Expr], list[sympy.Expr]]:
     return lambda law: [rule(law)]
 
@@ -81,11 +126,15 @@ _CHEAP: tuple[Callable[[sympy.Expr], Any], ...] = (
     _once(sympy.powsimp),
     _once(_half_angles),
     _once(sympy.factor_terms),
+    _once(_squares),
 )
 _DEAR: tuple[Callable[[sympy.Expr], Any], ...] = (
     _once(sympy.expand),
     _once(lambda e: sympy.cancel(sympy.together(e))),
     _once(sympy.factor),
+    _once(lambda e: sympy.factor(e, deep=True)),
+    _once(_one_root),
+    _once(_within_root),
     _partial,
 )
 

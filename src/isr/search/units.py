@@ -34,35 +34,23 @@ def dimension_of(unit: str) -> Dimension:
 
     text = re.sub(r"\s+", "*", unit.replace("·", "*").strip()) or "1"
     try:
-        expression: Any = parse(text, re.findall(r"[^\W\d]\w*", text))
+        powers = parse(text, re.findall(r"[^\W\d]\w*", text)).as_powers_dict()
     except ValueError:  # no arithmetic of names: a unit of its own
         return {unit: 1}
-    powers = expression.as_powers_dict()
-    total: Dimension = {}
+    parts: list[tuple[Dimension, Any]] = []
     for base, power in powers.items():
-        if base.is_number:
-            continue
         known = getattr(units, str(base), None)
-        parts = (
-            dimsys_SI.get_dimensional_dependencies(known.dimension)
-            if isinstance(known, units.Quantity) else {str(base): 1}
-        )  # fmt: skip
-        for part, own in parts.items():
-            total[part] = total.get(part, 0) + own * power
-    return {part: power for part, power in total.items() if power != 0}
+        if isinstance(known, units.Quantity):
+            parts.append((dimsys_SI.get_dimensional_dependencies(known.dimension), power))
+        elif not base.is_number:
+            parts.append(({str(base): 1}, power))
+    return _product(parts)
 
 
 def judge_of(
     names: Sequence[str], functions: frozenset[str], units: Mapping[str, str] | None, every: frozenset[str]
 ) -> Callable[[sympy.Expr], bool]:
-    """Return what tells whether a law is allowed.
-
-    Args:
-        names: Of the columns.
-        functions: Names that a law may call.
-        units: Unit by column, that of the law under ``"y"``; None or without an entry where not known.
-        every: All names that there are.
-    """
+    """Return what tells whether a law is allowed."""
     known = {symbol(n): dimension_of(units[n]) if units and n in units else None for n in names}
     goal = dimension_of(units["y"]) if units and "y" in units else None
 

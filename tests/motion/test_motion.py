@@ -18,6 +18,7 @@ import isr
 from isr.motion.law import Channel, MotionLaw
 from isr.motion.library import Library
 from isr.motion.noise import Noise
+from isr.motion.record import of_motion, to_motion
 from isr.motion.refit import refit
 from isr.motion.series import Series, from_long, read_series
 from isr.motion.system import System
@@ -113,6 +114,25 @@ def test_a_saved_regressor_predicts_the_same(runs, fitted, tmp_path):
     start = runs[1][0, 0]
     assert_allclose(again.predict(runs[0], start), fitted.predict(runs[0], start))
     assert dict(again.sections)["The law of motion"] == str(fitted.law_)
+
+
+FORGED = {
+    "steps": {"steps": 10**12}, "columns": {"y_names": ["m"], "times": [0.0]}, "channels": {"channels": []},
+    "rate": {"rate": "open('x')"}, "missing": {"noise": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED.keys())
+def test_a_forged_law_is_refused(change):
+    decay = Channel("m", Formula(parse("-k*m", ["m", "k"])), columns=(3,))
+    record = of_motion(MotionLaw(("k",), (decay,), (0.0,), 8, ("a", "b", "c", "d")))
+    assert str(to_motion(record)) == "m' = -k*m"
+    record["channels"][0] |= {k: v for k, v in change.items() if k in record["channels"][0]}
+    record |= {k: v for k, v in change.items() if k in record}
+    if change == FORGED["missing"]:
+        del record["channels"][0]["noise"]
+    with pytest.raises((ValueError, KeyError)):
+        to_motion(record)
 
 
 def test_a_report_shows_the_law_and_trajectories(runs, fitted, tmp_path):

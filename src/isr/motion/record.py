@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from isr.motion.law import Channel, MotionLaw
+from isr.motion.law import MOST_STEPS, Channel, MotionLaw
 from isr.motion.noise import Noise
 from isr.motion.series import read_series
 from isr.search.formula import Formula, parse
@@ -83,5 +83,11 @@ def to_motion(record: Mapping[str, Any]) -> MotionLaw:
             Channel(str(c["name"]), rate, bool(c["log"]), start, noise, float(c["scale"]), columns)
         )
     times = tuple(float(t) for t in record["times"])
+    steps, n_y = int(record["steps"]), len(record["y_names"])
+    places = [(len(c.columns), j) for c in channels for j in c.columns]
+    if not (
+        channels and 0 < steps <= MOST_STEPS and all(n == len(times) and 0 <= j < n_y for n, j in places)
+    ):
+        raise ValueError("a law of motion has channels, a number of steps, and columns of y at its times")
     y_names = tuple(str(n) for n in record["y_names"])
-    return MotionLaw(x_names, tuple(channels), times, int(record["steps"]), y_names)
+    return MotionLaw(x_names, tuple(channels), times, steps, y_names)

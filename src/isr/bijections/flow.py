@@ -67,6 +67,8 @@ class Flow(eqx.Module):
         ((3, 1), array([[2.5]]))
         >>> flow.dim, flow.condition_dim, flow.n_observed, len(flow.steps), flow.accelerated().dim
         (1, 0, 0, 1, 1)
+        >>> flow.contains([[1.0]])
+        array([ True])
     """
 
     bijection: AbstractBijection
@@ -114,8 +116,6 @@ class Flow(eqx.Module):
         """Return the same flow for single precision, its blocks as C kernels where those can do it."""
         return replace(self, bijection=accelerate(self.bijection))
 
-    # One sample ---------------------------------------------------------------------------------------------
-
     def forward_one(self, x: Vector, y: Vector | None = None) -> Mapped:
         """Return latent and log-determinant for one x."""
         padded = jnp.concatenate([x, jnp.zeros(self.n_padding, x.dtype)])
@@ -126,29 +126,12 @@ class Flow(eqx.Module):
         x, log_det = self.bijection.inverse_and_log_det(z, self._condition(y))
         return x[: self.dim], log_det
 
-    def log_prob_one(self, x: Vector, y: Vector | None = None) -> Scalar:
-        """Return the log-density of one x, given y where there is one."""
-        if not self.n_padding:
-            return self.joint_log_prob_one(x, y)
-        nodes, log_weights = _pad_nodes(x.dtype)
-        joint = jax.vmap(lambda p: self.joint_log_prob_one(jnp.concatenate([x, p[None]]), y))
-        return jax.nn.logsumexp(joint(nodes) + log_weights)
-
-    def joint_log_prob_one(self, padded: Vector, y: Vector | None) -> Scalar:
-        """Return the log-density of one x with its padding appended."""
-        latent, log_det = self.latent_one(padded, y)
-        mean, scale = self._base(y, latent.dtype)
-        standard = (latent - mean) / scale
-        return log_det - jnp.sum(0.5 * standard**2 + jnp.log(scale) + LOG_SQRT_2PI)
-
     def latent_one(self, padded: Vector, y: Vector | None = None) -> Mapped:
         """Return latent and log-determinant for one x with its padding appended."""
         return self.bijection.forward_and_log_det(padded, self._condition(y))
 
     def _condition(self, y: Vector | None) -> Vector | None:
         return None if self.condition_map is None or y is None else self.condition_map(y)
-
-    # Many samples, one per column -------------------------------------------------------------------------------
 
     def latent_columns(self, padded: Columns, y: Array | None = None) -> MappedColumns:
         """Return latents and log-determinants of columns of x with their padding; ``y`` is one or a column each."""
@@ -206,8 +189,6 @@ class Flow(eqx.Module):
         mean = jnp.concatenate([y, jnp.zeros(free, dtype)])
         return mean, jnp.concatenate([jnp.asarray(self.noise, dtype), jnp.ones(free, dtype)])
 
-    # Rows -----------------------------------------------------------------------------------------------------
-
     def forward(
         self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -247,12 +228,6 @@ class Flow(eqx.Module):
         """Return ``n`` rows of x; ``y`` is one observation, or one for each row.
 
         The two precisions draw different random numbers.
-
-        Example:
-            >>> from isr.bijections.affine import Standardise
-            >>> flow = Flow(Standardise((1.0, 2.0), (0.1, 0.1)))
-            >>> flow.sample(jax.random.key(0), 3, precision="single").dtype
-            dtype('float32')
         """
         if n < 0:
             raise ValueError(f"the number of samples must not be negative, got n={n}")

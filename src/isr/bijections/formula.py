@@ -92,16 +92,7 @@ def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k
 
 
 def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:
-    """Return the highest power a tree holds, once it is known to be one; raise ValueError that says what is not.
-
-    Example:
-        >>> check_tree(("pow", ("pow", ("input", 0), 2), 3), 1, 0)
-        6
-        >>> check_tree(("plus", ("input", 0)), 1, 0)
-        Traceback (most recent call last):
-        ...
-        ValueError: a formula holds 'plus', which is no operator; known: input, constant, number, add, mul, ...
-    """
+    """Return the highest power a tree holds, once it is known to be one; raise ValueError that says what is not."""
     if not isinstance(tree, tuple) or not tree:
         raise ValueError(f"a formula holds {tree!r} where an operator with its arguments should stand")
     kind, *rest = tree

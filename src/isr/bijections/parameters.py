@@ -22,10 +22,6 @@ def on_device(values: Any, dtype: Any = None) -> Array:
 
     ``jnp.asarray`` would compile a program for every shape and type it meets and keep it: a fit brings dozens of new
     ones, a megabyte and some milliseconds each.
-
-    Example:
-        >>> on_device([1.0, 2.0], "float32")
-        Array([1., 2.], dtype=float32)
     """
     # A copy, because JAX reads NumPy's own memory where it can: what is changed there later would change here.
     return jax.device_put(np.array(values, dtype))
@@ -49,13 +45,7 @@ def sequence_of(seed: Seed) -> np.random.SeedSequence:
 
 
 def child(seed: Seed, *path: int) -> np.random.SeedSequence:
-    """Return the seed at a place of the tree below ``seed``; other places have other random numbers.
-
-    Example:
-        >>> first, second, again = (child(7, 0, place).generate_state(1).item() for place in (0, 1, 0))
-        >>> first == again, first == second
-        (True, False)
-    """
+    """Return the seed at a place of the tree below ``seed``; other places have other random numbers."""
     root = sequence_of(seed)
     return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, *path))
 

@@ -151,15 +151,7 @@ Numbers = Float[Array | np.ndarray, " dim"]
 
 
 def with_inputs(model: Model, precision: Any) -> Model:
-    """Return the same model with shifts, scales and bounds as arrays.
-
-    Example:
-        >>> one, other = (with_inputs(Standardise((mean,), (0.5,)), np.float32) for mean in (2.0, 3.0))
-        >>> jax.tree.structure(one) == jax.tree.structure(other)
-        True
-        >>> one.forward_and_log_det(jnp.ones(1, np.float32))[0].tolist()
-        [-2.0]
-    """
+    """Return the same model with shifts, scales and bounds as arrays."""
 
     def changed(part: Any) -> Any:
         if isinstance(part, Standardise):
@@ -231,13 +223,7 @@ MOST_PROGRAMS = 64
 
 
 def compiled(function: Callable[..., Any], model: Any, *fixed: Hashable) -> Callable[..., Any]:
-    """Return ``function(*fixed, ...)`` compiled for models of this structure, which it takes among its arguments.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(compiled(lambda power, model: model["a"] ** power, {"a": jnp.ones(())}, 2)({"a": jnp.asarray(3.0)}))
-        9.0
-    """
+    """Return ``function(*fixed, ...)`` compiled for models of this structure, which it takes among its arguments."""
     return _program(function, jax.tree.structure(model), fixed)
 
 

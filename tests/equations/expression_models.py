@@ -94,7 +94,7 @@ def edges(key):
 
 
 def long_tails(key):
-    return Flow(Chain((Shift(jnp.array([0.3, -0.2])), Tails(2, 1.5))))
+    return Flow(Chain((Shift(jnp.array([0.3, -0.2])), Tails(2, 2, 1.5))))
 
 
 def split(key):

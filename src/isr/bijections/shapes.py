@@ -332,24 +332,32 @@ class SinhArcsinh(AbstractBijection):
 
 
 class Tails(AbstractBijection):
-    """Maps each variable to itself up to ``start`` from zero, and beyond to ``±(start + log(1 + |x| - start))``.
+    """Maps a variable to itself up to ``start`` from zero, and beyond to ``±(start + log(1 + |x| - start))``.
 
     Behind a model that is not exact it keeps the density of rows far out from being absurd.
+
+    Args:
+        dim: How many variables there are.
+        n_changed: How many of them, the first ones, are changed.
+        start: Where the tails start.
     """
 
     dim: int = eqx.field(static=True)
+    n_changed: int = eqx.field(static=True)
     start: float = eqx.field(static=True, default=3.5)
 
     part: ClassVar[str] = "tails"
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        x = checkpoint_name(x, "a")
+        x, rest = checkpoint_name(x[: self.n_changed], "a"), x[self.n_changed :]
         inner = jnp.clip(x, -self.start, self.start)
         beyond = jnp.log1p(jnp.abs(x - inner))
-        return checkpoint_name(inner + jnp.sign(x) * beyond, "q"), -jnp.sum(beyond)
+        z = checkpoint_name(inner + jnp.sign(x) * beyond, "q")
+        return jnp.concatenate([z, rest]), -jnp.sum(beyond)
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        z = checkpoint_name(z, "a")
+        z, rest = checkpoint_name(z[: self.n_changed], "a"), z[self.n_changed :]
         inner = jnp.clip(z, -self.start, self.start)
         beyond = jnp.minimum(jnp.abs(z - inner), LARGEST_EXPONENT)
-        return checkpoint_name(inner + jnp.sign(z) * jnp.expm1(beyond), "q"), jnp.sum(beyond)
+        x = checkpoint_name(inner + jnp.sign(z) * jnp.expm1(beyond), "q")
+        return jnp.concatenate([x, rest]), jnp.sum(beyond)

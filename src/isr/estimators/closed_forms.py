@@ -32,6 +32,8 @@ FEW_MODES, MOST_MODES = 8, 30
 MOST_SHORT = 30
 # Latents pass for normal and independent numbers unless this is less likely.
 EXPLAINED, LEAST_TESTED = 0.01, 1000
+# A form is exact, and needs no heavier tails, from so many rows on and with fewer constants per row.
+LEAST_TOLD, FEW_CONSTANTS = 100, 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +53,14 @@ class Form:
     is_settled: bool = False
 
     @property
+    def n_constants(self) -> int:
+        """How many constants it has."""
+        return sum(int(np.count_nonzero(leaf)) for leaf in jax.tree.leaves(self.steps))
+
+    @property
     def is_short(self) -> bool:
         """Whether it has so few constants that nothing longer is looked for."""
-        return sum(np.count_nonzero(leaf) for leaf in jax.tree.leaves(self.steps)) <= MOST_SHORT
+        return self.n_constants <= MOST_SHORT
 
 
 def closed_forms(
@@ -90,7 +97,8 @@ def closed_forms(
 def _with_tails(form: Form, x: Rows, dim: int) -> Form:
     """The form, and where it is not exact what keeps rows far out from absurd densities."""
     z = _mapped(Chain(form.steps), x, dim)[0][:, : x.shape[1]]
-    return form if is_explained(z) else replace(form, steps=(*form.steps, Tails(dim)))
+    is_exact = form.n_constants < FEW_CONSTANTS * len(x) and is_explained(z, least=LEAST_TOLD)
+    return form if is_exact else replace(form, steps=(*form.steps, Tails(dim, x.shape[1])))
 
 
 def _price(form: Form) -> float:
@@ -104,7 +112,7 @@ def _mapped(chart: AbstractBijection, x: Rows, dim: int) -> tuple[Rows, np.ndarr
         return np.asarray(seen), np.asarray(log_det)
 
 
-def is_explained(z: Rows) -> bool:
+def is_explained(z: Rows, *, least: int = LEAST_TESTED) -> bool:
     """Return whether latents are normal numbers that know nothing of each other, as far as tests see.
 
     Example:
@@ -112,15 +120,15 @@ def is_explained(z: Rows) -> bool:
         >>> is_explained(z), is_explained(z * [[1.0, 1.5]]), is_explained(np.column_stack([z[:, 0], z[:, 0]]))
         (True, False, False)
     """
-    if len(z) < LEAST_TESTED or not np.all(np.isfinite(z)):
+    if len(z) < least or not np.all(np.isfinite(z)):
         return False
-    least = [float(stats.kstest(column, "norm").pvalue) for column in z.T]
+    found = [float(stats.kstest(column, "norm").pvalue) for column in z.T]
     for i in range(1, z.shape[1]):
-        if min(least) * len(least) < EXPLAINED:
+        if min(found) * len(found) < EXPLAINED:
             return False
         features = Features(z[:, :i])
-        least += [features.p_value(v, trend=True) for v in (z[:, i], normal_scores(np.abs(z[:, i])))]
-    return bool(min(least) * len(least) > EXPLAINED)
+        found += [features.p_value(v, trend=True) for v in (z[:, i], normal_scores(np.abs(z[:, i])))]
+    return bool(min(found) * len(found) > EXPLAINED)
 
 
 def _ladder(x: Rows, dim: int, edges: bool) -> Iterator[Form]:

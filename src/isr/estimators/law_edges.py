@@ -19,8 +19,8 @@ from isr.tables.edges import end_gap
 
 # Programmes one after the other: a formula is straight in its constants only nearby.
 N_PROGRAMMES = 4
-# The share of rows next to an end that a programme looks at.
-NEAREST = 0.3
+# The share of rows next to an end that a programme looks at, and how many at most.
+NEAREST, MOST_ROWS = 0.3, 3000
 # Terms that are smaller than so many gaps between rows at an end are left out.
 SMALL_TERM = 20.0
 
@@ -54,11 +54,12 @@ class Band:
 
     def _moved(self, sizes: np.ndarray) -> Band:
         end, slopes = self._linear(self.end)
+        nearest = min(NEAREST, MOST_ROWS / len(end))
         gap = self.sign * (self.column - end)
         if self.width is None:
             rows, room = self.sign * slopes, gap
             costs = -np.mean(rows / sizes[:, None], axis=0)
-            near = gap <= np.quantile(gap, NEAREST)
+            near = gap <= np.quantile(gap, nearest)
             rows, room = rows[near], room[near]
         else:
             width, wider = self._linear(self.width)
@@ -66,7 +67,7 @@ class Band:
             upper = np.concatenate([-slopes, -wider], axis=1)
             costs = np.concatenate([np.zeros(slopes.shape[1]), np.mean(wider / width[:, None], axis=0)])
             share = gap / width
-            below, above = share <= NEAREST, share >= 1 - NEAREST
+            below, above = share <= np.quantile(share, nearest), share >= np.quantile(share, 1 - nearest)
             rows, room = (
                 np.concatenate([lower[below], upper[above]]),
                 np.concatenate([gap[below], (width - gap)[above]]),

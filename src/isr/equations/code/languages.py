@@ -50,7 +50,7 @@ class Language:
     name: str
     template: str
     functions: Mapping[str, str]
-    choose: str = "(({0}) ? ({1}) : ({2}))"
+    choose: str = "({0} ? ({1}) : ({2}))"
     quantile: str = "isr_mixture_quantile({0}, [{2}])"
     operators: Mapping[str, str] = field(default_factory=lambda: _C_LOGIC)
     missing: str = "NAN"
@@ -270,7 +270,7 @@ class LanguagePrinter(CodePrinter):
     _print_Or = _print_And
 
     def _print_Not(self, expr: Any) -> str:
-        return f"{self.chosen.operators['Not']}({self._print(expr.args[0])})"
+        return f"{self.chosen.operators['Not']}{self._print(expr.args[0])}"
 
 
 def _weighed(term: Any) -> tuple[sympy.Symbol, float] | None:

@@ -165,3 +165,20 @@ def test_a_default_fit_reads_a_skewed_column_as_its_logarithm(skewed):
     )
     assert model.score(x, y) > exact.mean() - 0.05
     assert "log(Max(1e-30, y1))" in model.expressions_.text()
+
+
+def test_networks_on_the_front_of_a_short_fit_give_no_row_an_absurd_density():
+    def draw(n, seed):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(n, 2))
+        return x, np.column_stack([x.sum(axis=1), np.abs(x[:, 0])]) + 0.1 * rng.normal(size=(n, 2))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        training = isr.Training(Effort(150, 150, 50), n_restarts=1)
+        model = isr.ConditionalISR(noise=0.0, training=training, random_state=0).fit(*draw(600, 0))
+    mixtures = [point.model for point in model.fit_.front if isinstance(point.model, Ensemble)]
+    x, y = draw(5000, 1)
+    for mixture in mixtures:
+        assert np.all(mixture.log_prob(x, y) > mixture.members[-1].log_prob(x, y) - 9.3)
+    assert mixtures

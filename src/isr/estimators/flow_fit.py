@@ -23,6 +23,7 @@ from isr.bijections.parameters import Restore, cast
 from isr.bijections.programs import compiled
 from isr.estimators import pipeline
 from isr.estimators.normal_law import (
+    defended,
     is_beaten,
     is_tame,
     normal_law,
@@ -66,23 +67,14 @@ WORSE = 0.05
 
 @dataclass(frozen=True)
 class FlowTask:
-    """What a flow is fitted to, and what kind of flow.
-
-    Args:
-        pairs: Rows of x, and of y where there are any.
-        architectures: Shapes to choose from; the one with the best warm start is trained.
-        joint: Whether y, where there is one, is an output (ISR) rather than a condition (cISR).
-        stream: Where training reads its rows, if there are more than memory holds.
-        closed: Whether closed forms compete that need no training (densities only).
-        edges: Whether these may take sharp ends of rows for bounds.
-    """
+    """What a flow is fitted to, and what kind of flow."""
 
     pairs: Pairs
-    architectures: tuple[Architecture, ...]
-    joint: bool = False
-    stream: Stream | None = None
-    closed: bool = False
-    edges: bool = True
+    architectures: tuple[Architecture, ...]  # the one with the best warm start is trained
+    joint: bool = False  # whether y, where there is one, is an output (ISR) rather than a condition (cISR)
+    stream: Stream | None = None  # where training reads its rows, if there are more than memory holds
+    closed: bool = False  # whether closed forms compete that need no training (densities only)
+    edges: bool = True  # whether these may take sharp ends of rows for bounds
 
 
 def fit_flow(task: FlowTask, plan: Plan) -> Fitted:

@@ -28,7 +28,7 @@ from isr.estimators.status import Status, uncalibrated, worse_than_constant
 from isr.estimators.symbolic_flow import FlowModel
 from isr.posterior.outliers import Extent, TrainingRecord
 from isr.posterior.posterior import Posterior, read_observations
-from isr.posterior.priors import Prior, parse_prior
+from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import (
     N_DRAWS,
     Simulations,
@@ -171,7 +171,8 @@ class InverseModel(FlowModel):
         self.prior_, self.simulator_, self.rounds_, self.n_simulated_ = whole, simulator, [], 0
         parts: list[Simulations] = []
         for number in range(rounds):
-            box, bounds, place, round_seed = _whole_box(whole), self.bounds, folder, seed
+            box = None if whole.bounds is None else Bounds.from_pairs(whole.bounds)
+            box, bounds, place, round_seed = box if box and box.is_finite else None, self.bounds, folder, seed
             if number:
                 box = box_around(self.posterior(y_star).sample(N_DRAWS), self.prior_)
                 if self.rounds_[-1] is not None and hardly_shrinks(self.rounds_[-1], box):
@@ -320,16 +321,8 @@ class ConditionalISR(InverseModel):
         return {"clamp": CLAMP, "n_features": condenser.n_features, "condenser": condenser.kind}
 
 
-def _whole_box(prior: Prior) -> Bounds | None:
-    box = None if prior.bounds is None else Bounds.from_pairs(prior.bounds)
-    return box if box is not None and box.is_finite else None
-
-
 def observation_noise(noise: Any, y: Table) -> np.ndarray:
-    """Return the standard deviation of the noise to add to each column of ``y``.
-
-    ``noise`` is ``"auto"``, a number, one number per column, or a mapping by name (columns left out get none).
-    """
+    """Return the standard deviation of the noise to add to each column of ``y``; see `InverseModel`."""
     if isinstance(noise, str):
         if noise != "auto":
             raise ValueError(f'noise must be "auto", a number, a list or a mapping by name, got {noise!r}')

@@ -71,54 +71,31 @@ class Polished(NamedTuple):
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit leaves.
-
-    Args:
-        front: Points from simple to complex.
-        chosen: Which one is used.
-        errors: Standard error of each learned number of the chosen model, NaN where it is not fitted.
-        labels: Learned numbers that were snapped to simple values, by index.
-        population: The trained members.
-        n_train: Training rows.
-        charts: Names of the charts in use.
-        misfit: What is wrong with every model that was trained, if anything is.
-        judged: Latents of held-out rows under the chosen model, and y beside them; None for a density.
-    """
+    """What a fit leaves: points from simple to complex, and which of them is used."""
 
     front: list[Point]
     chosen: int
-    errors: np.ndarray
-    labels: dict[int, str]
+    errors: np.ndarray  # of each learned number of the chosen model, NaN where it is not fitted
+    labels: dict[int, str]  # learned numbers that were snapped to simple values
     population: Population
     n_train: int
     charts: tuple[str, ...] = ()
-    misfit: Status | None = None
-    judged: tuple[np.ndarray, np.ndarray] | None = None
+    misfit: Status | None = None  # what is wrong with every model that was trained
+    judged: tuple[np.ndarray, np.ndarray] | None = None  # latents of held-out rows, and y beside them
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """What models made of formulas are fitted to and judged by.
-
-    Args:
-        row_loss: Loss of every row.
-        train: Training arrays, rows along the last axis.
-        held_out: Held-out arrays.
-        complexity: Cost of a model's equations.
-        tidy: Takes constants that are zero out of a model.
-        acceptable: Whether a model is safe to use, such as finite when run backwards.
-        nats: Turns a mean loss into nats per row.
-        should_stop: Whether time is up, which ends a refit with the best constants so far.
-    """
+    """What models made of formulas are fitted to and judged by."""
 
     row_loss: RowLoss
     train: Arrays
     held_out: Arrays
-    complexity: Callable[[Any], int]
-    tidy: Callable[[Any], Any]
-    acceptable: Callable[[Any], bool]
-    nats: Callable[[float], float] = float
-    should_stop: Callable[[], bool] = bool
+    complexity: Callable[[Any], int]  # of a model's equations
+    tidy: Callable[[Any], Any]  # takes constants that are zero out of a model
+    acceptable: Callable[[Any], bool]  # whether a model is safe to use, such as finite when run backwards
+    nats: Callable[[float], float] = float  # turns a mean loss into nats per row
+    should_stop: Callable[[], bool] = bool  # ends a refit with the best constants so far
 
     def fit(self, model: Any) -> Fit:
         """Return the loss as a function of a model's constants."""

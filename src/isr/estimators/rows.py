@@ -34,23 +34,18 @@ def n_held_out(n_rows: int) -> int:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What a flow is fitted to.
-
-    Args:
-        x: Rows.
-        bounds: Chart of the box x lies in.
-        y: Rows beside them, ``None`` for a plain density.
-        noise: Standard deviation of the noise to add to each column of y; zeros where y has its noise already.
-        may_spread: Whether skewed columns of y without noise to add are read as their logarithm or inverse sine.
-        n_held_out: So many rows, the last ones, are held out; a random share of them when None.
-    """
+    """What a flow is fitted to: rows of x in the chart of their box, and of y where it is no plain density."""
 
     x: np.ndarray
     bounds: Bounded | None = None
     y: np.ndarray | None = None
-    noise: np.ndarray | float = 0.0
-    n_held_out: int | None = None
-    may_spread: bool = False
+    noise: np.ndarray | float = (
+        0.0  # deviation of what is to be added to y; zeros where it has its noise already
+    )
+    n_held_out: int | None = None  # the last ones; a random share when None
+    may_spread: bool = (
+        False  # whether skewed columns of y without noise to add are read as logarithm or inverse sine
+    )
 
 
 @dataclass(frozen=True)
@@ -178,9 +173,7 @@ def _columns(x: np.ndarray, y: np.ndarray | None, n_padding: int = 0) -> Arrays:
     return {"x": x} if y is None else {"x": x, "y": y.T}
 
 
-BLOCK_ROWS = 128_000
-SAMPLE_ROWS = 100_000
-
+BLOCK_ROWS, SAMPLE_ROWS = 128_000, 100_000
 Both = tuple[np.ndarray, np.ndarray | None]
 """Rows of x, and of y beside them where there is one."""
 
@@ -224,15 +217,13 @@ class Stream:
 
     def read(self, number: int) -> tuple[Both, Both]:
         """Return the rows of a block to train on, and those held out."""
-        start, stop = number * self.block_rows, (number + 1) * self.block_rows
-        x = _finite_rows(self.x, start, stop, "x")
-        y = None if self.y is None else _finite_rows(self.y, start, stop, "y")
+        ends = number * self.block_rows, (number + 1) * self.block_rows
+        x, y = _finite_rows(self.x, *ends, "x"), None if self.y is None else _finite_rows(self.y, *ends, "y")
         if self.bounds is not None:
             self.bounds.check(x, self.x.names, what="x")
         held = np.zeros(len(x), dtype=bool)
         held[np.random.default_rng([self.seed, number]).permutation(len(x))[: self.n_held]] = True
-        train, held_out = ((x[rows], None if y is None else y[rows]) for rows in (~held, held))
-        return train, held_out
+        return (x[~held], None if y is None else y[~held]), (x[held], None if y is None else y[held])
 
     def sample(self) -> Both:
         """Return the rows that stay in memory, all that are held out at the end."""

@@ -30,13 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class History:
-    """Losses seen during training.
-
-    Args:
-        phases: Name of the phase of each epoch.
-        train: One array per epoch: mean training loss of each member.
-        held_out: The same on held-out rows.
-    """
+    """Losses seen during training, epoch by epoch: the name of its phase, and the mean losses of each member."""
 
     phases: list[str] = field(default_factory=list)
     train: list[np.ndarray] = field(default_factory=list)
@@ -90,25 +84,15 @@ class History:
 
 
 class Progress(NamedTuple):
-    """Where a run stands.
-
-    Attributes:
-        phase: Index of the phase under way.
-        epoch: Epochs of it that are done.
-        strengths: Penalty strength of each member.
-        masks: Which weights of each member are in use.
-        state: The optimiser's state.
-        best: Weights of each member with the least held-out loss of the phase so far.
-        average: Mean of the weights at the ends of its last epochs.
-    """
+    """Where a run stands: the phase under way, how many epochs of it are done, and the state of every member."""
 
     phase: int
     epoch: int
     strengths: np.ndarray
     masks: np.ndarray
     state: State
-    best: np.ndarray
-    average: np.ndarray
+    best: np.ndarray  # weights of each member with the least held-out loss of the phase so far
+    average: np.ndarray  # mean of the weights at the ends of its last epochs
 
 
 class CheckpointError(ValueError):

@@ -76,17 +76,11 @@ class Noise(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When a loss is computed: some terms are due every few steps, others only while steps are long.
+    """When a loss is computed: some terms are due every few steps, others only while steps are long."""
 
-    Attributes:
-        number: Of the step in its epoch.
-        rate: Its learning rate; 0 where a model is judged.
-        noise: What is added to y; none where y has its noise already.
-    """
-
-    number: Int[Array, ""] | int
-    rate: Float[Array, ""] | float
-    noise: Noise | None = None
+    number: Int[Array, ""] | int  # of the step in its epoch
+    rate: Float[Array, ""] | float  # of learning; 0 where a model is judged
+    noise: Noise | None = None  # what is added to y; none where y has its noise already
 
 
 Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray, Moment], Float[Array, ""]]
@@ -94,40 +88,27 @@ Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray, Moment], Float[Arr
 
 
 class State(NamedTuple):
-    """Where a phase of training stands: everything needed to go on, bit for bit.
+    """Where a phase of training stands: everything needed to go on, bit for bit."""
 
-    Attributes:
-        weights: One row per member, followed by its gates under a penalty that has some.
-        optimiser: Adam's moments.
-        skipped: For each member how many steps were skipped because loss or gradient was not finite.
-    """
-
-    weights: Float[Array, "members n"]
-    optimiser: Any
-    skipped: Int[Array, " members"]
+    weights: Float[Array, "members n"]  # followed by gates under a penalty that has some
+    optimiser: Any  # Adam's moments
+    skipped: Int[Array, " members"]  # steps at which loss or gradient was not finite
 
 
 class Phase(NamedTuple):
-    """One phase of training.
+    """One phase of training: the learning rate rises to its peak in the ramp, then falls by a cosine.
 
-    Attributes:
-        name: What the progress line calls it.
-        n_epochs: Passes over the data.
-        peak: Learning rate after the ramp.
-        final: Learning rate at the end (cosine decay).
-        ramp: Fraction of the steps spent ramping up.
-        patience: Epochs without a better held-out loss after which the rate drops and members go on from their best
-            weights, and at last the phase ends; None where the rate follows the cosine alone.
-        decay: Share of each weight that a step takes away, in units of the learning rate.
+    After ``patience`` epochs without a better held-out loss the rate drops and members go on from their best weights;
+    at last the phase ends.
     """
 
     name: str
     n_epochs: int
     peak: float = 1e-2
     final: float = 1e-4
-    ramp: float = 0.05
+    ramp: float = 0.05  # as a share of the steps
     patience: int | None = None
-    decay: float = 0.0
+    decay: float = 0.0  # share of each weight that a step takes away, in units of the learning rate
 
 
 # Longer gradients are shortened to this length: by hand, because their length also tells whether all is finite.

@@ -49,10 +49,7 @@ class AbstractPenalty(eqx.Module):
 class SmoothHalfNorm(AbstractPenalty):
     """Smoothed L0.5 (Kim et al. 2020): the sum of ``sqrt(s(w))``.
 
-    ``s(w) = |w|`` from ``width`` on, else ``-w^4/(8 a^3) + 3 w^2/(4 a) + 3 a/8``, which has no cusp at zero.
-
-    Args:
-        width: The ``a`` of the formula.
+    ``s(w) = |w|`` from the width a on, else ``-w^4/(8 a^3) + 3 w^2/(4 a) + 3 a/8``, which has no cusp at zero.
     """
 
     width: float = eqx.field(static=True, default=0.05)
@@ -71,13 +68,7 @@ class L1Norm(AbstractPenalty):
 
 
 class HardConcrete(AbstractPenalty):
-    """Expected number of weights in use under stochastic gates (Louizos et al. 2018).
-
-    Args:
-        temperature: Of the gates' concrete distribution.
-        low: Lower end of the stretched gate.
-        high: Upper end of the stretched gate.
-    """
+    """Expected number of weights in use under stochastic gates, stretched from low to high (Louizos et al. 2018)."""
 
     temperature: float = eqx.field(static=True, default=2 / 3)
     low: float = eqx.field(static=True, default=-0.1)

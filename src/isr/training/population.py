@@ -55,23 +55,14 @@ STEP_KEYS, ROW_ORDER = 0, 1
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned from which rows.
-
-    Args:
-        objective: Mean loss of a batch as a function of flat weights.
-        data: Training arrays, rows along the last axis; or blocks of them, a new one each epoch.
-        held_out: Held-out arrays of the same kind.
-        noise: What is added to y at every step.
-        penalised: 1 where the penalty counts a weight; all of them when left out.
-        about: What the objective depends on besides the data, so that a checkpoint of another one is refused.
-    """
+    """What is learned from which rows, along the last axis; a block of them each epoch where there are many."""
 
     objective: Objective
     data: dict[str, np.ndarray] | Blocks
     held_out: dict[str, np.ndarray]
-    noise: Noise | None = None
-    penalised: np.ndarray | None = None
-    about: str = ""
+    noise: Noise | None = None  # what is added to y at every step
+    penalised: np.ndarray | None = None  # 1 where the penalty counts a weight; all of them when left out
+    about: str = ""  # what the objective depends on besides data: a checkpoint of another one is refused
 
     def rows(self, epoch: int) -> dict[str, np.ndarray]:
         """Return the rows of an epoch: all of them, or the block whose turn it is."""
@@ -85,17 +76,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Restarts:
-    """Where training begins.
-
-    Args:
-        weights: One row per restart.
-        masks: 1 where a restart may use a weight; everywhere when left out.
-        groups: For each restart its sub-library, of which the best goes on; all are one when left out.
-    """
+    """Where training begins: one row of weights per restart."""
 
     weights: np.ndarray
-    masks: np.ndarray | None = None
-    groups: np.ndarray | None = None
+    masks: np.ndarray | None = None  # 1 where a restart may use a weight; everywhere when left out
+    groups: np.ndarray | None = (
+        None  # the sub-library of each, of which the best goes on; all are one when left out
+    )
 
     def every(self, n: int, *, first: int) -> Restarts:
         """Return every ``n``-th restart, from ``first`` on."""
@@ -105,18 +92,7 @@ class Restarts:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a population is trained.
-
-    Args:
-        phases: Warm up, sparsify, refit; a phase of no epochs is left out.
-        strengths: The ladder of penalty strengths.
-        threshold: Weights below this size are cut after sparsifying.
-        batch_size: Rows per step.
-        penalty: What is penalised how.
-        least_steps: Steps of an epoch at least, by several passes over the data where they are few.
-        most_steps: Steps of an epoch at most, by a part of a pass where they are many: a run can be stopped, saved
-            and judged after every epoch.
-    """
+    """How a population is trained; a phase of no epochs is left out."""
 
     phases: tuple[Phase, Phase, Phase] = (
         Phase("warm up", 20),
@@ -124,9 +100,10 @@ class Schedule:
         Phase("refit", 5, 3e-3),
     )
     strengths: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
-    threshold: float = 0.01
+    threshold: float = 0.01  # weights below this size are cut after sparsifying
     batch_size: int = 64
     penalty: AbstractPenalty = field(default_factory=SmoothHalfNorm)
+    # An epoch is several passes over few rows or a part of one over many: a run can be stopped and judged after each.
     least_steps: int = 1
     most_steps: int = 2000
 
@@ -143,25 +120,15 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Population:
-    """What training leaves: members with their held-out losses, the best first.
+    """What training leaves: members with their held-out losses, the best first."""
 
-    Args:
-        weights: One row per member, zero where cut.
-        strengths: Penalty strength each member was trained under.
-        held_out: Held-out loss of each member.
-        skipped: Steps of each member that were skipped because something was not finite.
-        history: The curves.
-        stopped: Why the run ended early; ``None`` if it did not.
-        still_falls: Whether a phase with patience reached its last epoch while the held-out loss went on falling.
-    """
-
-    weights: np.ndarray
+    weights: np.ndarray  # one row per member, zero where cut
     strengths: np.ndarray
     held_out: np.ndarray
-    skipped: np.ndarray
+    skipped: np.ndarray  # steps of each member at which something was not finite
     history: History
-    stopped: str | None = None
-    still_falls: bool = False
+    stopped: str | None = None  # why the run ended early, if it did
+    still_falls: bool = False  # whether steps ran out while the held-out loss fell, in a phase with patience
 
 
 def train(

@@ -112,7 +112,7 @@ def _again(found: Fit, series: Series) -> Fit:
     start, steps = np.repeat(found.start[:, :1], len(series.x), axis=1), STEPS
     for _ in range(4):
         found = refit(found.system, found.theta, start, series, MODES, steps=steps, iterations=25)
-        if not np.isfinite(found.nats) or found.step_error() < 0.1:
+        if not np.isfinite(found.nats) or found.step_error(steps) < 0.1:
             break
         start, steps = found.start, 2 * steps
     return found

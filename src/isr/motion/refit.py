@@ -66,10 +66,15 @@ class Fit:
         s = self.series if noises is None else replace(self.series, noises=tuple(noises))
         return np.nan_to_num(_Problem(self.system, s, self.modes, self.steps).residuals(self._solved()))
 
-    def step_error(self) -> float:
-        """Return by how much twice as many steps change the channels, relative to the noise."""
-        once, twice = (self.system.values(self._solved(k)) for k in (self.steps, 2 * self.steps))
-        return float(np.max(np.sqrt(np.nanmean((once - twice) ** 2, axis=(1, 2))) / self.sigma))
+    def step_error(self, steps: int) -> float:
+        """Return by how much twice as many steps change what was measured, relative to noise or a tenth of `EXACT`."""
+        once, twice = (self.system.values(self._solved(k)) for k in (steps, 2 * steps))
+        worst, least = 0.0, np.maximum(self.sigma, 0.1 * EXACT * self.spread)
+        with np.errstate(all="ignore"):
+            for c in np.flatnonzero(self.series.seen.any(axis=(0, 1))):
+                off = self.series.noises[c].on_scale(once[c]) - self.series.noises[c].on_scale(twice[c])
+                worst = max(worst, np.sqrt(np.nanmean(off**2)) / least[c])
+        return float(worst)
 
     def likeliest_noises(self) -> tuple[Noise, ...]:
         """Return which noise the residuals have, channel by channel: additive or relative; counts stay counts."""

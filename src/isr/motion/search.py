@@ -20,7 +20,7 @@ from isr.motion.system import System
 SEGMENT, SHORT = 16, 4
 # So many short segments are enough to see that a candidate leaves more, by so many nats, than the best one does.
 MOST_SHORT, MUCH_WORSE = 300, 20.0
-MOST_STEPS = 64
+LEAST_STEPS, MOST_STEPS = 4, 64
 # Steps may err by this share of the noise.
 STEP_ERROR = 0.1
 N_TRIED = 10
@@ -57,7 +57,7 @@ class Search:
     """
 
     def __init__(
-        self, series: Series, modes: Sequence[Start], say: Callable[[str], None], steps: int = 4
+        self, series: Series, modes: Sequence[Start], say: Callable[[str], None], steps: int = LEAST_STEPS
     ) -> None:
         self.series, self.modes, self.say, self.steps = series, tuple(modes), say, steps
         self.curves = curves_through(series)
@@ -180,8 +180,10 @@ class Search:
         return self._with_enough_steps(min(found, key=lambda f: f.price))
 
     def _with_enough_steps(self, best: Found) -> Found:
-        """Return the fit with so many steps that twice as many change nothing that could be measured."""
-        while self.steps < MOST_STEPS and best.fit.step_error() > STEP_ERROR:
+        """Return the fit with so many steps that twice as many change nothing that could be measured, and no more."""
+        while self.steps > LEAST_STEPS and best.fit.step_error(self.steps // 2) < STEP_ERROR / 2:
+            self.steps //= 2
+        while self.steps < MOST_STEPS and best.fit.step_error(self.steps) > STEP_ERROR:
             self.steps *= 2
             better = self.tried(best.chosen, best)
             if better is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from typing import Any, NamedTuple
@@ -93,11 +93,13 @@ def find_mean(
         mean = judge(fit.formula)
         if mean.p_value > CLEARLY and fit.n_terms <= SHORT and len(x) >= MANY:
             return mean
-    waves = fit_waves(x, y, names, weight=weight)
-    if waves is not None and not any(mean.passed for mean in found):
-        mean = judge(waves.formula)
-        if mean.p_value > CLEARLY and waves.n_terms <= x.shape[1] + 1:
-            return mean
+    for functions in (WAVES, KINKS):
+        known = any(mean.passed for mean in found)
+        special = None if known else fit_functions(x, y, names, functions, weight=weight)
+        if special is not None:
+            mean = judge(special.formula)
+            if mean.p_value > CLEARLY and special.n_terms <= x.shape[1] + 1:
+                return mean
     if search is not None:
         every = tuple(range(x.shape[1]))
         for chosen in dict.fromkeys([tuple(features.variables(y)) or every, every]):
@@ -305,28 +307,34 @@ def fit_polynomial(
     return _sparse_sum(columns, terms, np.prod(scale**powers, axis=1), y, weight)
 
 
-def fit_waves(
+WAVES, KINKS = {sympy.sin: np.sin, sympy.cos: np.cos}, {sympy.Abs: np.abs}
+
+
+def fit_functions(
     x: Float[np.ndarray, "n d"],
     y: Float[np.ndarray, " n"],
     names: Sequence[str],
+    functions: Mapping[Any, Callable[[np.ndarray], np.ndarray]],
     *,
     weight: Float[np.ndarray, " n"] | None = None,
 ) -> Fit | None:
-    """Return the sparse sum of variables, sines and cosines of their whole sums that BIC chooses; None of many.
+    """Return the sparse sum of variables and functions of their whole sums that BIC chooses; None of many.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(500, 2))
-        >>> fit_waves(x, 2 * x[:, 0] + 3 * np.sin(x[:, 0] + x[:, 1]), ["a", "b"]).formula
+        >>> fit_functions(x, 2 * x[:, 0] + 3 * np.sin(x[:, 0] + x[:, 1]), ["a", "b"], WAVES).formula
         2*a + 3*sin(a + b)
+        >>> fit_functions(x, np.abs(x[:, 0] - x[:, 1]), ["a", "b"], KINKS).formula
+        Abs(a - b)
     """
     sums = [w for w in product((0, 1, -1, 2, -2), repeat=x.shape[1]) if _is_plain(w)]
     if not 0 < len(sums) <= MOST_MONOMIALS // 2:
         return None
-    angles = x @ np.array(sums, float).T
-    columns = np.column_stack([np.ones(len(x)), x, np.sin(angles), np.cos(angles)])
+    inner = x @ np.array(sums, float).T
+    columns = np.column_stack([np.ones(len(x)), x, *(function(inner) for function in functions.values())])
     symbols = [symbol(name) for name in names]
-    inner = [sympy.Add(*(n * s for n, s in zip(w, symbols, strict=True))) for w in sums]
-    terms = [sympy.Integer(1), *symbols, *map(sympy.sin, inner), *map(sympy.cos, inner)]
+    shown = [sympy.Add(*(n * s for n, s in zip(w, symbols, strict=True))) for w in sums]
+    terms = [sympy.Integer(1), *symbols, *(function(s) for function in functions for s in shown)]
     return _sparse_sum(columns, terms, np.ones(len(terms)), y, weight)
 
 

@@ -17,7 +17,7 @@ from isr.inversion import noise as noises
 from isr.inversion.correlations import find_groups
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, scaled, values_of
-from isr.inversion.refit import refit, simplified
+from isr.inversion.refit import own_floor, refit, simplified
 from isr.inversion.screen import N_ROWS, Features, classes, depends, normal_scores
 from isr.search.candidates import price
 from isr.search.formula import Formula
@@ -30,6 +30,8 @@ AS_STATED = 1.15
 LEAST_RATIO = 4.0
 # Fewer rows are told; columns with a larger correlation are the same in another unit.
 FEW, COPY = 100, 1 - 1e-10
+# A scale that falls below this share of its median may have a floor.
+VANISHING = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,9 +313,14 @@ class _Task:
         self.say("all constants together")
         x, columns, groups = self.features.x, list(law.columns), list(law.groups)
         try:
-            fitted = simplified(
-                refit(law.part(noisy), x, self.y, frozen=self.frozen), x, self.y, frozen=self.frozen
-            )
+            fitted = refit(law.part(noisy), x, self.y, frozen=self.frozen)
+            floored = _with_floors(fitted.law, x)
+            if (
+                floored is not None
+                and (tried := refit(floored, x, self.y, frozen=self.frozen)).bic < fitted.bic
+            ):
+                fitted = tried
+            fitted = simplified(fitted, x, self.y, frozen=self.frozen)
         except (np.linalg.LinAlgError, FloatingPointError) as error:
             self.notes.append(f"constants were not refitted together: {error}")
             return law
@@ -355,6 +362,17 @@ class _Task:
                 names = ", ".join(law.columns[j].name for j in group.columns)
                 found[f"noise of {names}"] = min(1.0, len(law.groups) * noises.p_value(group.noise, w))
         return found
+
+
+def _with_floors(law: Law, x: np.ndarray) -> Law | None:
+    """The law with a floor below scales that all but vanish somewhere; None where none does."""
+    columns, sizes = list(law.columns), law.parts(x)[1]
+    for j, (column, size) in enumerate(zip(law.columns, sizes, strict=True)):
+        middle = float(np.median(size))
+        if column.scale.variables and not own_floor(column.scale) and size.min() < VANISHING * middle:
+            floor = sympy.Float((VANISHING * middle) ** 2)
+            columns[j] = replace(column, scale=Formula(sympy.sqrt(column.scale.expression**2 + floor)))
+    return None if columns == list(law.columns) else replace(law, columns=tuple(columns))
 
 
 def _unit(w: np.ndarray) -> np.ndarray:

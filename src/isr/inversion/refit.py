@@ -18,7 +18,7 @@ from isr.equations.program import replaced
 from isr.inversion.law import Group, Law
 from isr.search.formula import Formula, _floats, symbol
 
-MOST_ROWS, MOST_STEPS = 30_000, 60
+MOST_ROWS, MOST_STEPS = 30_000, 100
 FLOORS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4, 0.0)
 FULL_CIRCLE = float(2 * np.pi)
 # A constant may become a simple number where its error is below this share of the step between such numbers.
@@ -57,14 +57,21 @@ def refit(
         total = float(np.sum(law.log_prob(x, y, paired=True)))
         return Refitted(law, total, values, np.zeros((0, 0)), len(x))
     objective = _Objective.of(law, frozen, x, y)
+    is_log = objective.is_log
+    values[is_log] = np.log(values[is_log])
     # A scale that all but vanishes somewhere ties constants down too hard to start with: its floor is lowered in steps.
-    for floor in FLOORS if any(c.scale.variables for c in law.columns) else (0.0,):
+    vanishing = any(c.scale.variables and not own_floor(c.scale) for c in law.columns)
+    for floor in FLOORS if vanishing else (0.0,):
         values = _minimised(objective, values, floor)
     covariance = _inverse(objective.hessian(values, 0.0) * len(x))
+    log_likelihood = -objective.value(values, 0.0) * len(x)
+    values[is_log] = np.exp(values[is_log])
+    size = np.where(is_log, values, 1.0)
+    covariance = covariance * np.outer(size, size)
     best = _with_values(law, _constants(law, frozen), values, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
-    has_ring = any(g.noise.kind == "ring" for g in law.groups)
-    total = -objective.value(values, 0.0) * len(x) if has_ring else np.sum(best.log_prob(x, y, paired=True))
-    return Refitted(best, float(total), values, covariance, len(x))
+    has_ring = any(g.noise.kind == "ring" for g in law.groups)  # which is fitted as a whole one
+    total = log_likelihood if has_ring else float(np.sum(best.log_prob(x, y, paired=True)))
+    return Refitted(best, total, values, covariance, len(x))
 
 
 def _free_numbers(group: Group) -> tuple[float, ...]:
@@ -77,6 +84,13 @@ def _constants(law: Law, frozen: Sequence[float]) -> list[float]:
     own = [v for formula in law.all_formulas for v in formula.constants]
     own += [v for group in law.groups for v in _free_numbers(group)]
     return [v for v in dict.fromkeys(own) if v not in set(frozen)]
+
+
+def own_floor(scale: Formula) -> set[float]:
+    """Return the numbers below which the square of a scale does not fall."""
+    e = scale.expression
+    parts = e.base.args if e.is_Pow and e.exp == sympy.S.Half and e.base.is_Add else ()
+    return {float(part) for part in parts if part.is_Float and part > 0}
 
 
 def _mapped(law: Law, moved: Callable[[Formula], Formula], number: Callable[[float], float]) -> Law:
@@ -105,9 +119,13 @@ def _with_values(law: Law, constants: Sequence[float], values: np.ndarray, error
 
 @dataclass(frozen=True, eq=False)
 class _Objective:
-    """The mean negative log-likelihood of constants with its gradient, where scales have a floor."""
+    """The mean negative log-likelihood of constants with its gradient, where scales without a floor are given one.
+
+    Constants are floats as they are, but logarithms where they are the floor of a scale, which stays positive.
+    """
 
     evaluate: Callable[[np.ndarray, float], tuple[float, np.ndarray]]
+    is_log: np.ndarray
 
     @classmethod
     def of(cls, law: Law, frozen: Sequence[float], x: np.ndarray, y: np.ndarray) -> _Objective:
@@ -115,6 +133,8 @@ class _Objective:
         import jax.numpy as jnp
 
         n, k, function = len(x), len(law.columns), _opened(law, frozen)
+        floors = [own_floor(c.scale) for c in law.columns]
+        is_log = np.array([any(v in own for own in floors) for v in _constants(law, frozen)])
         typical = np.median(law.parts(x)[1], axis=1)
         place = {c: i for i, c in enumerate(_constants(law, frozen))}
 
@@ -122,8 +142,8 @@ class _Objective:
             found = [jnp.broadcast_to(jnp.asarray(v, float), (n,)) for v in function(*columns, *values)]
             # The size of a scale without a floor is taken as it is, for the root of its square has no slope at 0.
             scales = [
-                jnp.where(floor > 0, jnp.sqrt(v * v + (floor * t) ** 2 + 1e-300), v)
-                for v, t in zip(found[k : 2 * k], typical, strict=True)
+                v if own else jnp.where(floor > 0, jnp.sqrt(v * v + (floor * t) ** 2 + 1e-300), v)
+                for v, t, own in zip(found[k : 2 * k], typical, floors, strict=True)
             ]
             noises = [
                 [
@@ -144,10 +164,11 @@ class _Objective:
                 jax.numpy_dtype_promotion("standard"),
                 jax.numpy_rank_promotion("allow"),
             ):
-                loss, gradient = compiled(np.asarray(values, float), float(floor), columns, given)
-            return float(loss), np.asarray(gradient)
+                raw = np.where(is_log, np.exp(np.where(is_log, values, 0.0)), values)
+                loss, gradient = compiled(raw, float(floor), columns, given)
+            return float(loss), np.asarray(gradient) * np.where(is_log, raw, 1.0)
 
-        return cls(evaluate)
+        return cls(evaluate, is_log)
 
     def value(self, values: np.ndarray, floor: float) -> float:
         return self.evaluate(values, floor)[0]

@@ -331,13 +331,13 @@ class _Task:
         for old, new in zip(noisy, fitted.law.groups, strict=True):
             groups[groups.index(old)] = replace(new, columns=old.columns)
         law = replace(law, columns=tuple(columns), groups=tuple(groups))
-        for i, w in enumerate(
-            law.whitened(x, self.y)
-        ):  # arcs of rings, now that their centres are known better
+        for i, w in enumerate(law.whitened(x, self.y)):
             if groups[i].noise.kind == "ring":
-                numbers = groups[i].noise.parameters[0], *noises.arc_of(np.arctan2(w[1], w[0]))
-                groups[i] = replace(groups[i], noise=noises.Noise("ring", numbers))
-        return replace(law, groups=tuple(groups))
+                ring = noises.settled_ring(groups[i].noise, w)
+                groups[i] = replace(groups[i], noise=ring.noise)
+                for k, j in enumerate(groups[i].columns):
+                    columns[j] = _moved(columns[j], ring, k, None)
+        return replace(law, columns=tuple(columns), groups=tuple(groups))
 
     def tests(self, law: Law) -> dict[str, float]:
         """What the law leaves: trends of residuals and of their size with x, and residuals against their noise."""

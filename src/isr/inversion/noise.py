@@ -21,6 +21,8 @@ LOG_TWO_PI = float(np.log(2 * np.pi))
 # An arc ends where the gap between angles is this many times wider than chance would have it.
 WIDEST_CHANCE = 30.0
 SIMPLE_ANGLE = np.pi / 12
+# An arc this near to half a circle is one.
+HALF = 0.3
 # What a family must gain over the normal law, beyond BIC, and a mixture over the other families.
 CAUTION, MIXTURE_CAUTION = 6.0, 10.0
 MOST_MODES = 6
@@ -293,6 +295,24 @@ def fit_ring(u: Float[np.ndarray, "2 n"]) -> Choice | None:
     shift = np.array(centre)
     start, arc = arc_of(np.arctan2(u[1] - shift[1], u[0] - shift[0]))
     return Choice(Noise("ring", (width, start, arc)), shift, np.full(2, abs(radius))).scored(u)
+
+
+def settled_ring(ring: Noise, w: Float[np.ndarray, "2 n"]) -> Choice:
+    """Return a ring with its arc read off the rows, and a half one with its centre where its two ends say it is.
+
+    The likelihood of a whole ring draws the centre of a half one towards its rows.
+    """
+    start, arc = arc_of(np.arctan2(w[1], w[0]))
+    middle = round((start + arc / 2) / SIMPLE_ANGLE) * SIMPLE_ANGLE
+    shift, scale, width = np.zeros(2), 1.0, ring.parameters[0]
+    if abs(arc - np.pi) < HALF:
+        towards = np.array([np.cos(middle), np.sin(middle)])
+        shift = float(np.min(towards @ w)) * towards
+        moved = w - shift[:, None]
+        sizes = np.hypot(*moved)
+        scale, width = float(sizes.mean()), float(sizes.std() / sizes.mean())
+        start, arc = arc_of(np.arctan2(moved[1], moved[0]))
+    return Choice(Noise("ring", (width, start, arc)), shift, np.full(2, scale))
 
 
 def arc_of(angles: Float[np.ndarray, " n"]) -> tuple[float, float]:

@@ -115,10 +115,9 @@ class Rows:
 
 
 def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False, fold: tuple[int, int] | None = None) -> Rows:
-    """Return rows ready for a fit.
+    """Return rows ready for a fit, x of one scale where it must be isotropic, as for polar coordinates.
 
-    ``isotropic`` gives all of x one and the same scale, as polar coordinates need. ``fold`` is a number and how many
-    there are: that one of so many equal parts is held out, as far as they are not too large.
+    ``fold`` is a number and how many there are: that one of so many equal parts is held out, if it is not too large.
     """
     x, log_det = _opened(pairs.x, pairs.bounds)
     if fold is not None and pairs.n_held_out is None:

@@ -13,7 +13,7 @@ import isr
 from isr.report import gather
 from isr.tables.arrays import oddities
 from isr.tables.delimited import Layout
-from isr.tables.files import match_columns, numeric_columns, read_rows
+from isr.tables.files import match_columns, numeric_columns, read_columns, read_rows
 from isr.tables.sources import open_rows
 
 FRAME = pd.DataFrame({"depth": [200.0, 210.5, 220.25], "p1": [1.0, -2.0, 3e-7]})
@@ -95,6 +95,56 @@ def test_excel_gives_the_same_rows(tmp_path):
     (tmp_path / "bad.xlsx").write_bytes(b"PK")
     with pytest.raises(ValueError, match="is not an Excel file, or damaged"):
         read_rows(tmp_path / "bad.xlsx")
+
+
+TABLES = {
+    "units": ("rows.csv", "a,b\nm,s\n1,2\n3,4\n", {"a": [1.0, 3.0], "b": [2.0, 4.0]}),
+    "no units": ("rows.csv", "a,b\n,2\n3,4\n", None),
+    "comments": ("rows.csv", "# by hand\n# twice\na,b\n1,2\n", {"a": [1.0], "b": [2.0]}),
+    "names behind a mark": ("rows.txt", "# a b\n1 2\n3 4\n", {"a": [1.0, 3.0], "b": [2.0, 4.0]}),
+    "spaces": ("rows.dat", "  a    b\n 1.0  2\n 3.0  4\n", {"a": [1.0, 3.0], "b": [2.0, 4.0]}),
+    "an index": ("rows.csv", ",a,b\n0,1,2\n1,3,4\n2,5,6\n", {"a": [1.0, 3.0, 5.0], "b": [2.0, 4.0, 6.0]}),
+    "a name in two lines": ("rows.csv", '"a\n(m)",b\n1,2\n', {"a (m)": [1.0], "b": [2.0]}),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), TABLES.values(), ids=TABLES.keys())
+def test_tables_are_read_as_people_write_them(name, text, expected, tmp_path):
+    (tmp_path / name).write_text(text)
+    frame = read_rows(tmp_path / name)
+    if expected is None:
+        assert len(frame) == 2
+        assert frame.attrs["units"] == {}
+    else:
+        assert numeric_columns(frame, list(frame), source=name).to_dict("list") == expected
+
+
+def test_thousands_percent_and_missing_values_are_told(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text('a,b,c\n"1,234.50",5 %,-999\n12.25,6.5%,2\n')
+    with pytest.warns(
+        UserWarning, match=r"'a' is read without the marks .* 1,234.50 is 1234.5|'b' is read in percent"
+    ):
+        rows = numeric_columns(
+            read_rows(path, Layout(missing=("-999",))), ["a", "b", "c"], source=path, dropna=True
+        )
+    assert rows.to_dict("list") == {"a": [12.25], "b": [6.5], "c": [2.0]}
+    path.write_text("a;b\n1,234;2.5\n")  # decimals or thousands: nobody can tell
+    with pytest.raises(ValueError, match="pass --decimal , if commas stand before decimals"):
+        read_columns(path, ["a"])
+
+
+def test_of_several_sheets_the_one_with_numbers_is_read_and_said(tmp_path):
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "rows.xlsx"
+    with pd.ExcelWriter(path) as book:
+        pd.DataFrame({"note": ["by hand"]}).to_excel(book, sheet_name="About", index=False)
+        pd.DataFrame({"a": ["m", 1.0, 2.0]}).to_excel(book, sheet_name="Runs", index=False)
+    frame = read_rows(path)
+    assert frame.attrs["notes"] == ["sheet 'Runs' of 'About', 'Runs'", "units from row 1"]
+    assert numeric_columns(frame, ["a"], source=path)["a"].tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match=r"no sheet 'Run' \(did you mean 'Runs'\?\)"):
+        read_rows(path, Layout(sheet="Run"))
 
 
 def test_dates_become_days_and_rows_without_a_value_are_left_out_where_that_is_asked_for(tmp_path):

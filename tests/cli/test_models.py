@@ -364,3 +364,41 @@ def test_many_measurements_come_in_one_tidy_table(run, models, tmp_path):
     found = json.loads(run(*arguments, "--json").out)["summary"]
     assert found["observation"] == [i for i in range(1, 31) for _ in range(2)]
     assert found["parameter"][:2] == ["depth", "speed"]
+
+
+# laws ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def law(tmp_path_factory):
+    """A saved law of one voltage, and the file of rows that it was found from, with a line of units and a date."""
+    folder, rng = tmp_path_factory.mktemp("law"), np.random.default_rng(0)
+    x = pd.DataFrame({"day": rng.uniform(0, 9, 60), "gain": rng.uniform(1, 3, 60)})
+    y = pd.DataFrame({"u": 0.5 * x["day"] * x["gain"] + 0.1 * rng.normal(size=60)})
+    model = isr.Inversion(
+        law="0.5*day*gain", prior={"day": (0, 9), "gain": (1, 3)}, noise=0.1, fallback=False
+    )
+    bundle = model.fit(x, y).to_bundle()
+    known = {**bundle.metadata, "since": {"day": "2024-01-01 00:00:00"}}
+    save(replace(bundle, metadata=known), folder / "law.isr")
+    dates = pd.Timestamp("2024-01-01") + pd.to_timedelta(x["day"], "D")
+    (folder / "rows.csv").write_text(
+        "# a run\nday,gain,u\n,,V\n"
+        + pd.concat([dates, x["gain"], y], axis=1).to_csv(index=False, header=False)
+    )
+    return folder / "law.isr", folder / "rows.csv"
+
+
+def test_a_law_is_shown_plotted_predicted_and_reported(law, run, tmp_path):
+    model, rows = law
+    assert "x given y" in run("show", model).out
+    code, out, err = run("posterior", model, "--y", "u=3", "-n", 200, "--plot", "p.png")
+    assert (code, "draws worth" in out) == (0, True), err
+    assert (tmp_path / "p.png").exists()
+    # the dates of another file are counted from the day that the model knows
+    code, out, err = run("predict", model, rows)
+    expected = pd.read_csv(rows, comment="#", header=None, skiprows=3)[2]
+    assert (code, err) == (0, f"{rows}: read with 1 line that begins with # left out, units from line 3\n")
+    assert np.std(frame_of(out)["u"] - expected) < 0.15
+    assert run("report", model, "--data", rows).code == 0
+    assert "<math" in (tmp_path / "law.html").read_text("utf-8")

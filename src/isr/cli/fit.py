@@ -135,7 +135,7 @@ def fit(
 ) -> None:
     """Learn equations from a file of rows and save them as a model.
 
-    Ctrl-C ends the fit early and keeps the best model so far.
+    Ctrl-C ends the training of networks early and keeps the best model so far; a search for laws is given up.
 
     Example: isr fit data.csv --x depth,speed --y p1,p2 --out model.isr
 

@@ -153,6 +153,8 @@ def _explain_usage(error: Exception) -> int:
 def _explain(error: Exception) -> int:
     code = next((code for kind, code in MEANINGS.items() if isinstance(error, kind)), FAULT)
     sentence = str(error) or type(error).__name__
+    if isinstance(error, OSError) and sentence.startswith("[Errno"):
+        sentence = f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     if isinstance(error, MemoryError):
         sentence = f"there is not enough memory ({error}); ask for less at a time, or raise the limit"
     if code == FAULT:

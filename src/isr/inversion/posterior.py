@@ -100,7 +100,7 @@ class LawPosterior(AbstractPosterior):
                     found.append(block.sampler(self.prior, self.y_star))
                 except Impossible as error:
                     raise ValueError(
-                        f"no x that the prior allows can give {self._given}: {error}; "
+                        f"no x that the prior allows can give {self._measured}: {error}; "
                         "check the observation and the prior"
                     ) from None
         share, k = _worst(found)
@@ -123,7 +123,7 @@ class LawPosterior(AbstractPosterior):
         return super().sample(n, random_state, precision=precision)
 
     @property
-    def _given(self) -> str:
+    def _measured(self) -> str:
         return ", ".join(f"{n} = {v}" for n, v in zip(self.y_names, self._shown(), strict=True))
 
     @cached_property
@@ -132,7 +132,7 @@ class LawPosterior(AbstractPosterior):
         p_value = self.predictive().p_value
         if p_value < UNLIKELY:
             warnings.warn(
-                f"the observation ({self._given}) does not fit: of {N_PREDICTED} predicted by its own posterior "
+                f"the observation ({self._measured}) does not fit: of {N_PREDICTED} predicted by its own posterior "
                 f"{p_value:.2%} lie as far out; no x that the prior allows explains it, or the law does not hold here",
                 UnlikelyObservationWarning,
                 stacklevel=5,

@@ -72,12 +72,14 @@ def read_text(path: Path, layout: Layout) -> pd.DataFrame:
 
     known, head = _guessed(path, layout)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), path.open(encoding=known.encoding, newline="") as file:
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields in rows than in the header
+            for _ in range(head.n_lines):
+                file.readline()
             frame = pd.read_csv(
-                path, sep=r"\s+" if known.delimiter == " " else known.delimiter, decimal=known.decimal or ".",
-                encoding=known.encoding, header=None, names=range(len(head.names)), skiprows=head.n_lines,
-                index_col=False, skipinitialspace=True, low_memory=False, na_values=list(layout.missing),
+                file, sep=r"\s+" if known.delimiter == " " else known.delimiter, decimal=known.decimal or ".",
+                header=None, names=range(len(head.names)), index_col=False, skipinitialspace=True, low_memory=False,
+                na_values=list(layout.missing),
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         _refuse_ragged(path, known, head)

@@ -262,7 +262,11 @@ def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
             f"{path} has no sheet {layout.sheet!r}{did_you_mean(layout.sheet, list(sheets))}; "
             f"its sheets are {quoted(list(sheets))}"
         )
-    best = layout.sheet or max(sheets, key=lambda name: sheets[name].select_dtypes("number").size)
+    n_numbers = {
+        name: sum(pd.to_numeric(column, errors="coerce").notna().sum() for _, column in sheet.items())
+        for name, sheet in sheets.items()
+    }
+    best = layout.sheet or max(sheets, key=n_numbers.__getitem__)
     frame = sheets[best].rename(columns=lambda name: str(name).strip())
     notes = [f"sheet {best!r} of {quoted(list(sheets))}"] if len(sheets) > 1 and not layout.sheet else []
     units: dict[str, str] = {}

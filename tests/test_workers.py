@@ -1,5 +1,9 @@
 """Calls shared out among joblib's workers: every backend gives the same, also those that know less than others."""
 
+import io
+import sys
+import types
+
 import joblib
 import numpy as np
 import pytest
@@ -8,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from isr.posterior.calibration import draw_posteriors
 from isr.posterior.simulation import simulate
-from isr.tables.workers import BLOCK, all_together, as_they_end
+from isr.tables.workers import BLOCK, all_together, as_they_end, is_watched
 
 
 class Plain(ThreadingBackend):
@@ -64,3 +68,10 @@ def test_simulations_and_posteriors_are_the_same_on_a_backend_that_knows_less():
     with joblib.parallel_config("plain", n_jobs=2):
         assert_array_equal(simulate(prior, np.sin, 205, chunk_size=10).y, alone[0].y)
         assert_array_equal(draw_posteriors(draw, y, 10), alone[1])
+
+
+def test_progress_is_shown_in_a_notebook_and_not_where_nobody_looks(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert not is_watched()
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    assert is_watched()

@@ -42,7 +42,7 @@ def run(
     for title, text in found:
         out(f"{title}\n{_indented(text)}\n")
     out(f"{laws.verdict_}\n\nThe posterior for the end point (0, 1.5):\n")
-    out(_indented(laws.posterior(arm.TARGET).summary(4000).round(3).to_string()))
+    out(_indented(laws.posterior(arm.TARGET).summary(4000).round(3).reset_index().to_string(index=False)))
     _judge(laws, out)
 
     model = fit(effort)

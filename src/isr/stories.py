@@ -55,7 +55,7 @@ def _sensor(out: Say) -> tuple[Any, Any, Any]:
         f"{_indented(str(model.law_))}\n\n{model.verdict_}\n\n"
         "Backwards: u1 = 1.6 V and u2 = 1.04 V (truth: 40 °C, 2 bar)\n"
     )
-    out(_indented(model.posterior([1.6, 1.04]).summary().round(3).to_string()))
+    out(_indented(model.posterior([1.6, 1.04]).summary().round(3).reset_index().to_string(index=False)))
     return model, (x, y), (1.6, 1.04)
 
 
@@ -114,7 +114,7 @@ def _ocean(out: Say) -> tuple[Any, Any, Any]:
     out(
         f"{model.expressions_.n_constants} constants, {model.status_}; truth: {TRUTH[0]} m, {TRUTH[1]:.1f} m/s\n"
     )
-    out(_indented(model.posterior(y_star).summary().round(2).to_string()))
+    out(_indented(model.posterior(y_star).summary().round(2).reset_index().to_string(index=False)))
     return model, None, y_star
 
 

@@ -15,7 +15,7 @@ from isr.cli import main
 from isr.cli.heartbeat import heartbeat
 from isr.cli.options import priors_in
 from isr.cli.program import app
-from isr.estimators.pipeline import Trained
+from isr.estimators.status import DivergedError
 from isr.native import status
 
 
@@ -99,9 +99,10 @@ def test_an_interrupt_has_its_own_exit_code(failing_demo, capsys):
 
 def test_a_fit_without_a_model_has_its_own_exit_code(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    # The fit itself raises once no member has a finite loss; here none is left by force.
-    monkeypatch.setattr("isr.estimators.flow_fit.train_networks_of", lambda *_, **__: Trained([], None))
-    monkeypatch.setattr("isr.estimators.flow_fit._closed_points", lambda *_: [])
+    def diverge(*_):
+        raise DivergedError
+
+    monkeypatch.setattr("isr.estimators.symbolic_flow.SymbolicFlow.fit", diverge)
     rows = np.random.default_rng(0).normal(size=(50, 2))
     np.savez("rows.npz", a=rows[:, 0], b=rows[:, 1])
     code, _, err = run(

@@ -6,14 +6,14 @@ import io
 import os
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from isr import __version__
 from isr.cli import bench, draw, experiments, export, fit, predict, report, show
-from isr.cli.options import CHECK_FAILED, FAULT, FIT_FAILED, INTERRUPTED, WRONG_INPUT, CheckFailedError
+from isr.cli.options import CHECK_FAILED, FAULT, FIT_FAILED, INTERRUPTED, WRONG_INPUT, CheckFailedError, asked
 from isr.tables.names import visible
 
 EXITS = (
@@ -22,26 +22,23 @@ EXITS = (
 )
 
 
-class PlainFlags(TyperCommand):
-    """A command whose help shows flags as flags, without a type behind them."""
+class _PlainFlags:
+    """Shows flags in help as flags, without a type behind them."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return plain_flags(super().get_params(ctx))
+        parameters = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
 
-class PlainGroup(TyperGroup):
-    """The same of the program itself."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return plain_flags(super().get_params(ctx))
+class PlainCommand(_PlainFlags, TyperCommand):
+    """A command."""
 
 
-def plain_flags(parameters: list[Any]) -> list[Any]:
-    """Return parameters, those that take no value marked as such."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    return parameters
+class PlainGroup(_PlainFlags, TyperGroup):
+    """The program itself."""
 
 
 app = typer.Typer(
@@ -56,7 +53,7 @@ for command in (
     fit.fit, show.show, draw.posterior, draw.sample, predict.predict, show.check, export.export, report.report,
     experiments.demo, experiments.reproduce, bench.bench,
 ):  # fmt: skip
-    app.command(cls=PlainFlags)(command)
+    app.command(cls=PlainCommand)(command)
 
 # What an error means, by its class; whatever is not listed is a fault of isr.
 MEANINGS = {
@@ -79,14 +76,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Show the full traceback when a command fails; may stand anywhere."),
+        bool, asked("Show the full traceback of an error; may stand anywhere.", None, "--debug")
     ] = False,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
-        ),
+        bool, asked("Print the version and leave.", None, "--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Invertible symbolic regression: equations that run both ways, with their density.

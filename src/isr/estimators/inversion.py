@@ -35,6 +35,7 @@ from isr.storage import Bundle, save
 from isr.tables.arrays import refuse_extremes
 from isr.tables.names import symbol_names
 from isr.tables.tables import Table, check_paired, check_units, read_table
+from isr.tables.workers import is_watched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -266,7 +267,7 @@ class Inversion(Shown, BaseEstimator):
     # Fitting --------------------------------------------------------------------------------------------------
 
     def _say(self, line: str) -> None:
-        shown = sys.stderr.isatty() if self.verbose is None else self.verbose
+        shown = is_watched() if self.verbose is None else self.verbose
         if shown:
             print(line, file=sys.stderr, flush=True)
 

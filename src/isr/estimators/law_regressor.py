@@ -23,6 +23,7 @@ from isr.search import FUNCTIONS
 from isr.search.formula import Formula
 from isr.tables.names import did_you_mean
 from isr.tables.tables import split_rows
+from isr.tables.workers import is_watched
 from isr.training.checkpoint import History
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class LawRegressor(FormulaRegressor):
             warnings.warn(str(self.status_), ConvergenceWarning, stacklevel=3)
 
     def _say(self) -> Callable[[str], None] | None:
-        shown = sys.stderr.isatty() if self.verbose is None else self.verbose
+        shown = is_watched() if self.verbose is None else self.verbose
         return (lambda what: print(f"search: {what}", file=sys.stderr)) if shown else None
 
     def _units_of_outputs(self) -> list[dict[str, str] | None]:

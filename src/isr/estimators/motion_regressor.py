@@ -22,6 +22,7 @@ from isr.motion.record import SavedMotion, of_motion
 from isr.motion.series import Series, from_long, read_series
 from isr.storage import Bundle, save
 from isr.tables.extras import need
+from isr.tables.workers import is_watched
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,7 +147,7 @@ class MotionRegressor(BaseEstimator):
         return read_series(times, values, x, names=names, x_names=self.law_.x_names or None)
 
     def _say(self, line: str) -> None:
-        if sys.stderr.isatty() if self.verbose is None else self.verbose:
+        if is_watched() if self.verbose is None else self.verbose:
             print(line, file=sys.stderr, flush=True)
 
     def _repr_html_inner(self) -> str:

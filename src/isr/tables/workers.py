@@ -60,10 +60,15 @@ def _at_most_all(n_jobs: int | None) -> int:
     return min(count(n_jobs), count(-1))
 
 
+def is_watched() -> bool:
+    """Return whether somebody sees stderr as it grows: on a terminal or in a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
 @contextmanager
 def progress_lines(wanted: bool | None, *, transient: bool = True) -> Iterator[Any]:
-    """Yield Rich's progress display, or None where none is wanted; None shows it on a terminal only."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
+    """Yield Rich's progress display, or None where none is wanted; None shows it where it `is_watched`."""
+    if not (is_watched() if wanted is None else wanted):
         yield None
         return
     from rich.console import Console

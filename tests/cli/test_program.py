@@ -99,6 +99,7 @@ def test_an_interrupt_has_its_own_exit_code(failing_demo, capsys):
 
 def test_a_fit_without_a_model_has_its_own_exit_code(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+
     def diverge(*_):
         raise DivergedError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -89,7 +89,18 @@ def latex(
     remarks = [
         f"% {' '.join(_escaped(f'{name} in {unit}').split())}\n" for name, unit in (units or {}).items()
     ]
-    return "\\begin{align*}\n" + "".join(remarks) + " \\\\\n".join(equations) + "\n\\end{align*}"
+    first, *others = equations
+    return aligned(["".join(remarks) + first, *others])
+
+
+def aligned(rows: Iterable[str]) -> str:
+    """Return rows of LaTeX, each with its ``&``, as an ``align*`` environment."""
+    return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+
+
+def name_latex(name: str) -> str:
+    """Return the name of a variable, which may be any text, as LaTeX."""
+    return TexPrinter(4, None, {"name": name}).doprint(sympy.Symbol("name"))
 
 
 def _word(word: str) -> str:

@@ -321,20 +321,18 @@ class Law:
 
     def latex(self, digits: int = 4) -> str:
         """Return the law as a LaTeX ``align*`` environment, constants with their standard errors."""
-        from isr.equations.typeset import TexPrinter
+        from isr.equations.typeset import TexPrinter, aligned, name_latex
 
         def written(formula: Formula) -> str:
             return TexPrinter(digits, formula.known_errors).doprint(formula.expression)
 
         rows = []
         for column in self.columns:
-            name = rf"\mathrm{{{column.name}}}".replace("_", r"\_")
+            name = name_latex(column.name)
             left = rf"\log {name}" if column.transform == "log" else name
             if column.is_count:
                 rows.append(rf"{name} &\sim \mathrm{{Poisson}}\left({written(column.mean)}\right)")
                 continue
-            rows.append(
-                f"{left} &= {written(column.mean)}"
-                + ("" if column.is_exact else rf" \pm {written(column.scale)}")
-            )
-        return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+            spread = "" if column.is_exact else rf" \pm {written(column.scale)}"
+            rows.append(f"{left} &= {written(column.mean)}{spread}")
+        return aligned(rows)

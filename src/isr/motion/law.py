@@ -288,11 +288,10 @@ class MotionLaw:
 
     def latex(self, digits: int = 4) -> str:
         """Return it as a LaTeX ``align*`` environment."""
-        rows = []
-        for c in self.channels:
-            rounded = c.shown.xreplace({f: sympy.Float(float(f), digits) for f in c.shown.atoms(sympy.Float)})
-            rows.append(rf"\dot{{{sympy.latex(symbol(c.name))}}} &= {sympy.latex(rounded)}")
-        return "\\begin{align*}\n" + " \\\\\n".join(rows) + "\n\\end{align*}"
+        from isr.equations.typeset import TexPrinter, aligned, name_latex
+
+        printer = TexPrinter(digits)
+        return aligned(rf"\dot{{{name_latex(c.name)}}} &= {printer.doprint(c.shown)}" for c in self.channels)
 
     _repr_latex_ = latex
 

@@ -28,17 +28,7 @@ def find_series_law(
     x: Table, y: Table, symbols: Sequence[str], series: Mapping[str, Sequence[Any]], times: Any, noise: Any,
     say: Callable[[str], None],
 ) -> FoundMotion:  # fmt: skip
-    """Return the law of motion of the channels that columns of y are.
-
-    Args:
-        x: Rows of x.
-        y: Rows of y.
-        symbols: Identifiers of the variables of x.
-        series: Columns of y of each channel, by name or number, in the order of the times.
-        times: When they were measured.
-        noise: ``"auto"``, what `isr.motion.noise` calls a noise, or a standard deviation; or one by channel.
-        say: Takes a line on what is being done.
-    """
+    """Return the law of motion of the channels that columns of y are; see `Inversion` for series, times and noise."""
     places = {str(name): tuple(_place(column, y) for column in columns) for name, columns in series.items()}
     grid = _grid(times, places)
     values = np.stack([y.values[:, columns] for columns in places.values()], axis=2)

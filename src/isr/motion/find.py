@@ -34,14 +34,7 @@ FAR, FEW = 3.0, 0.03
 
 @dataclass(frozen=True, eq=False)
 class FoundMotion:
-    """A law of motion with what it was tested for.
-
-    Args:
-        law: The law.
-        tests: p-value by what was tested.
-        is_exact: Whether what it leaves is rounding.
-        notes: What to know of it, a sentence each.
-    """
+    """A law of motion, with p-values by what was tested, whether it leaves but rounding, and sentences on it."""
 
     law: MotionLaw
     tests: Mapping[str, float]

@@ -39,10 +39,7 @@ class _Plan:
 
 
 def find_hidden(series: Series, name: str, say: Callable[[str], None]) -> Fit | None:
-    """Return the best fit with a hidden channel after the only measured one; None where none survives.
-
-    All trajectories are measured at the same times.
-    """
+    """Return the best fit with a hidden channel after the only measured one; None where none survives."""
     scale = float(np.nanmax(series.values))
     few = series.take(np.random.default_rng(0).permutation(len(series.times))[:N_TRAJECTORIES])
     plans = list(_plans(len(series.x_names)))

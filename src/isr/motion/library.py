@@ -47,13 +47,7 @@ def terms(
     library: Library, states: Sequence[sympy.Symbol], parameters: Sequence[sympy.Symbol],
     signed: Collection[sympy.Symbol],
 ) -> list[sympy.Expr]:  # fmt: skip
-    """Return the terms of a library, simple ones first; ``signed`` are the symbols that never vanish.
-
-    Example:
-        >>> a, b, k = sympy.symbols("a b k", real=True)
-        >>> terms(Library(1), [a, b], [k], [])
-        [1, a, b, k, a*k, b*k]
-    """
+    """Return the terms of a library, simple ones first; ``signed`` are the symbols that never vanish."""
     atoms = [*states, *(1 / s for s in states if library.inverse and s in signed)]
     atoms += [getattr(sympy, f)(s) for f in library.functions for s in states]
     if library.functions and library.inverse:

@@ -22,10 +22,6 @@ class Noise:
         kind: One of `KINDS`; empty where the channel was not measured at all.
         trials: Of a binomial, of how many was counted.
         is_stated: Whether somebody said so, and it stays.
-
-    Example:
-        >>> Noise.read("binomial(1000)"), Noise("poisson").residual(np.array([4.0]), np.array([4.0]))
-        (Noise(kind='binomial', trials=1000.0), array([0.]))
     """
 
     kind: str = "normal"

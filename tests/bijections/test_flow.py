@@ -55,7 +55,7 @@ def hold_the_laws_of_one_variable(n_blocks, subnet, condition_dim):
         jax.random.key(1), 1, condition_dim=condition_dim, architecture=shape, standardise=scale
     )
     rng = np.random.default_rng(0)
-    n = 100_000
+    n = 10_000
     x = 3 + 2 * np.concatenate([rng.normal(size=(n // 2, 1)), rng.uniform(-6, 6, size=(n - n // 2, 1))])
     y = rng.normal(size=(n, condition_dim)) if condition_dim else None
     latent, log_det = flow.forward(x, y)
@@ -80,7 +80,7 @@ def test_the_inverse_undoes_the_map_of_a_single_variable(n_blocks, subnet, condi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_blocks", range(1, 7))
+@pytest.mark.parametrize("n_blocks", [3, 6])
 @pytest.mark.parametrize("subnet", ["eql", "mlp"])
 @pytest.mark.parametrize("condition_dim", [0, 2])
 def test_the_laws_of_a_single_variable_hold_for_every_depth(n_blocks, subnet, condition_dim):

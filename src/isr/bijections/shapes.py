@@ -29,7 +29,13 @@ def mixture_number(*parts: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return the normal number with the probability ``sum_k r_k Phi(a_k)``, exact in both tails; ``parts`` are r, a."""
     shares, a = jnp.split(jnp.stack(jnp.broadcast_arrays(*parts)), 2)
     below, above = jnp.sum(shares * special.ndtr(a), axis=0), jnp.sum(shares * special.ndtr(-a), axis=0)
-    return probit_of(below, above)
+    # Where probabilities leave the range of numbers their logarithms do not.
+    sign, least = jnp.where(below < above, 1.0, -1.0).astype(a.dtype), jnp.finfo(a.dtype).tiny
+    log_p = special.logsumexp(jnp.log(jnp.maximum(shares, least)) + log_ndtr(sign[None] * a), axis=0)
+    size = jnp.sqrt(jnp.maximum(-2 * log_p, 1.0))
+    for _ in range(4):
+        size = jnp.sqrt(jnp.maximum(-2 * (log_p + LOG_SQRT_2PI + jnp.log(size) + size**-2), 1.0))
+    return jnp.where(jnp.minimum(below, above) < 1e3 * least, -sign * size, probit_of(below, above))
 
 
 @jax.jit

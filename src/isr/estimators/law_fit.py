@@ -18,7 +18,7 @@ from isr.formulas.front import Point
 from isr.search import Candidate, Found, find_laws
 from isr.search.candidates import fitted, with_errors
 from isr.search.evaluate import opened, symbol
-from isr.search.rows import Data
+from isr.search.rows import REFIT_ROWS, Data
 from isr.search.surrogate import lack_of_fit
 
 # A held-out variance below this share of y's is rounding, not misfit.
@@ -143,19 +143,23 @@ def _nats(loss: float, y: np.ndarray) -> float:
 
 
 def refitted(laws: Laws, rows: Rows) -> Laws:
-    """Return the same laws with constants fitted to all rows."""
+    """Return the same laws with constants fitted to all rows, those that are not used to as many as it takes."""
     names = tuple(f"x{j + 1}" for j in range(rows.x.shape[1]))
     data = [Data.of(names, rows.x, column, rows.weight) for column in rows.y.T]
-    every = [[_again(d, c) for d, c in zip(data, point, strict=True)] for point in laws.candidates]
+    some = [d.some(REFIT_ROWS, 0) for d in data]
+
+    def again(number: int, point: list[Candidate]) -> list[Candidate]:
+        return [
+            with_errors(d, fitted(d, candidate.expression) or candidate)
+            for d, candidate in zip(data if number == laws.chosen else some, point, strict=True)
+        ]
+
+    every = [again(*pair) for pair in enumerate(laws.candidates)]
     front = [
         replace(p, model=as_formulas([c.expression for c in point], names))
         for p, point in zip(laws.front, every, strict=True)
     ]
     return replace(laws, front=front, candidates=every)
-
-
-def _again(data: Data, candidate: Candidate) -> Candidate:
-    return with_errors(data, fitted(data, candidate.expression) or candidate)
 
 
 def left_over(laws: Laws, rows: Rows) -> list[tuple[int, float]]:

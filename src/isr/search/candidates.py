@@ -28,6 +28,8 @@ FIRST_STEPS, LAST_STEPS, NEAR = 5, 15, 2.0
 MOST_TRIES, SLACK = 4, 100.0
 # Standard errors from zero beyond which no constant can go.
 IN_DOUBT = 8.0
+# A function that varies by less than this share may be a constant.
+LEVEL = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,14 +222,23 @@ def _n_floats(expression: sympy.Expr) -> int:
 
 
 def eliminated(data: Data, candidate: Candidate) -> Candidate:
-    """Return the candidate without those constants that rows do not ask for, by description length."""
+    """Return the candidate without the constants, and the functions that hardly vary, that rows do not ask for."""
     best = candidate
+    for part in candidate.expression.atoms(sympy.Function):
+        values = opened(part, data.symbols).values(data.columns)
+        middle = float(np.mean(values))
+        if np.ptp(values) < LEVEL * abs(middle):
+            number = sympy.Integer(1) if abs(middle - 1) < LEVEL else sympy.Float(middle)
+            tried = fitted(data, best.expression.xreplace({part: number}))
+            if tried is not None and tried.description_length < best.description_length:
+                best = tried
     while True:
         law = opened(best.expression, data.symbols)
         errors = with_errors(data, best).standard_errors
         ratios = [abs(c) / (e + 1e-300) for c, e in zip(law.constants, errors, strict=True)]
-        better = None
-        for i in sorted((i for i, r in enumerate(ratios) if r < IN_DOUBT), key=lambda i: ratios[i])[:4]:
+        better, is_exact = None, best.loss <= data.rounding
+        in_doubt = [i for i in np.argsort(ratios)[:4] if is_exact or ratios[i] < IN_DOUBT]
+        for i in in_doubt:
             values: Sequence[Any] = [float(c) for c in law.constants]
             shorter = with_constants(best.expression, [*values[:i], sympy.Integer(0), *values[i + 1 :]])
             tried = fitted(data, shorter)

@@ -16,7 +16,7 @@ from isr.search.candidates import FEW, Candidate, Pool, eliminated, fitted, pric
 from isr.search.constants import snapped, without_idle_abs
 from isr.search.evaluate import opened
 from isr.search.problem import Problem, outer
-from isr.search.rows import MOST_ROWS, Data
+from isr.search.rows import MOST_ROWS, REFIT_ROWS, Data
 from isr.search.sums import Limit
 from isr.search.surrogate import lack_of_fit
 from isr.search.tidy import tidied
@@ -164,8 +164,9 @@ def find_laws(
         search.tell("growth")
         search.offer(problem, growth.grow(pool, problem, search.limit))
         search.simplify()
-    constant, linear = (with_errors(data, fitted(data, law, iterations=1)) for law in simple)
-    found = {c.expression: c for c in [*_finished(pool, data, search.ends), constant, linear]}
+    wide = data.some(REFIT_ROWS, random_state)
+    constant, linear = (with_errors(wide, fitted(wide, law, iterations=1)) for law in simple)
+    found = {c.expression: c for c in [*_finished(pool, wide, search.ends), constant, linear]}
     ranked = sorted(found.values(), key=lambda c: c.description_length)
     return Found(tuple(ranked), constant, linear, time.monotonic() - began, pool.is_exact)
 
@@ -275,10 +276,11 @@ def _finished(pool: Pool, data: Data, ends: float) -> list[Candidate]:
         if final and time.monotonic() > ends:
             break
         plain = replace(candidate, expression=without_idle_abs(candidate.expression, pool.data))
-        simple = snapped(pool.data, eliminated(pool.data, plain)).expression
+        simple = snapped(pool.data, eliminated(pool.data, plain))
         if len(final) < TIDIED:
-            simple = without_idle_abs(tidied(simple, pool.data), pool.data)
-        refitted = fitted(data, simple)
+            short = without_idle_abs(tidied(simple.expression, pool.data), pool.data)
+            simple = eliminated(pool.data, fitted(pool.data, short) or simple)
+        refitted = fitted(data, simple.expression)
         if refitted is not None:
             final.append(with_errors(data, refitted))
     return final

@@ -11,7 +11,8 @@ import sympy
 
 from isr.search.evaluate import symbol
 
-MOST_ROWS = 1000
+# The search looks at so many rows at most; what it found is refitted to more of them.
+MOST_ROWS, REFIT_ROWS = 1000, 20_000
 # Of the spread of y; residuals below this are rounding. A tenth of it is what a further gain must be worth.
 EXACT = 1e-9
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
 # All pairs are looked at where no more columns than this are in question.
 MOST_PAIRED = 1600
-NEAR_COLLINEAR = 1e-9
+NEAR_COLLINEAR, SIMPLE = 1e-9, 20
 # Of states whose shares differ by less than this, so many are kept.
 ALIKE, MOST_ALIKE = 0.004, 3
 State = tuple[tuple[int, ...], float]
@@ -61,6 +62,9 @@ def select(
             tried |= _pairs(given, _screened(given, b / np.sqrt(total)), 12 * beam)
             states = _best(tried, beam)
         else:
+            if level == 3:  # what the beam has lost sight of: each pair of simple terms with the best third
+                pairs = combinations(np.flatnonzero(given.usable[:SIMPLE]).tolist(), 2)
+                tried |= _extended(given, [(pair, _share(given, pair)) for pair in pairs], 2)
             states = _swapped(given, tried, beam)
         if not states:
             break

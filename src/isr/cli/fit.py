@@ -29,12 +29,10 @@ from isr.cli.options import (
 )
 from isr.cli.output import refuse_existing, say
 from isr.cli.rows import Pairs, Reading, read_pairs
-from isr.tables.memory import refuse_small_address_space, refuse_too_large
+from isr.tables.memory import refuse_small_address_space
 
 LEAST_ADDRESS_SPACE = 4e9
 """Bytes that JAX takes to compile a fit of little data."""
-BYTES_PER_NUMBER = 100
-"""Of the data, while it is fitted to."""
 
 
 class Method(StrEnum):
@@ -104,11 +102,14 @@ class Networks:
         return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
 
 
+RowsFile = Annotated[
+    Path, typer.Argument(metavar="ROWS", help="CSV, text, Excel, Parquet or .npz.", show_default=False)
+]
+
+
 @with_groups
 def fit(
-    data: Annotated[
-        Path, typer.Argument(metavar="ROWS", help="CSV, text, Excel, Parquet or .npz.", show_default=False)
-    ],
+    data: RowsFile,
     x: Annotated[
         str | None, asked("What is unknown: depth,speed or 'm*'; all others if left out.", "NAMES", "--x")
     ] = None,
@@ -143,33 +144,32 @@ def fit(
     """
     begun = time.monotonic()
     refuse_small_address_space(LEAST_ADDRESS_SPACE)
-    target = Path(f"{data.stem}.isr") if out is None else out
+    target = out or Path(f"{data.stem}.isr")
     refuse_existing(target, force)
     chosen = _method(method, y, knowledge, networks)
     pairs = read_pairs(data, x, y, reading)
-    refuse_too_large(
-        BYTES_PER_NUMBER * sum(part.size for part in pairs[:2] if part is not None),
-        f"a fit to {len(pairs.x):,} rows", "fit to some of the rows, or to a folder of Parquet files from Python",
-    )  # fmt: skip
     digest = hashlib.sha256(data.read_bytes()).hexdigest()  # the file may be gone when the fit is done
     estimator = estimator_of(chosen, knowledge, networks, units=_units(knowledge.units, pairs), seed=seed)
     if not json:
-        why = f", since {networks.given()[0]} is given" if method is None and chosen is Method.cisr else ""
-        _announce(f"{chosen.value}{why}", pairs, data)
+        _announce(chosen, pairs, data, since=networks.given() if method is None else [])
     has_bar = sys.stderr.isatty() and chosen not in (Method.law, Method.formula)
     with nullcontext() if json or has_bar else heartbeat(f"fitting {target.name}", most=networks.max_time):
         estimator.fit(*(part for part in pairs[:2] if part is not None))
     from isr.cli.fitted import conclude
 
-    is_program = Path(sys.argv[0]).stem in ("isr", "__main__")
     provenance = {
-        "command": shlex.join(["isr", *sys.argv[1:]]) if is_program else "isr fit", "method": chosen.value,
-        "seconds": round(time.monotonic() - begun, 1), "SHA-256 of the data file": digest, "since": pairs.since,
+        "command": _command(), "method": chosen.value, "seconds": round(time.monotonic() - begun, 1),
+        "SHA-256 of the data file": digest, "since": pairs.since,
     }  # fmt: skip
     conclude(
         estimator, pairs[:2], target, data, as_json=json, overwrite=force, provenance=provenance,
         flags=reading.flags(),
     )  # fmt: skip
+
+
+def _command() -> str:
+    is_program = Path(sys.argv[0]).stem in ("isr", "__main__")
+    return shlex.join(["isr", *sys.argv[1:]]) if is_program else "isr fit"
 
 
 def _method(method: Method | None, y: str | None, knowledge: Knowledge, networks: Networks) -> Method:
@@ -248,12 +248,11 @@ def estimator_of(
     return (ISR if method in (Method.isr, Method.inn) else ConditionalISR)(**common)
 
 
-def _announce(method: str, pairs: Pairs, path: Path) -> None:
+def _announce(method: Method, pairs: Pairs, path: Path, since: list[str]) -> None:
     given = "" if pairs.y is None else f"; y = {_listed(list(pairs.y.columns))}"
-    say(
-        f"{path}: {len(pairs.x):,} rows; x = {_listed(list(pairs.x.columns))}{given}; method {method}",
-        err=True,
-    )
+    why = f", since {since[0]} is given" if since and method is Method.cisr else ""
+    x = _listed(list(pairs.x.columns))
+    say(f"{path}: {len(pairs.x):,} rows; x = {x}{given}; method {method.value}{why}", err=True)
 
 
 def _listed(names: list[str]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from isr.cli.options import asked, names_in
 from isr.cli.output import say
+from isr.tables.memory import refuse_too_large
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +71,10 @@ class Reading:
         return self.numbers(self.rows(path), names, path, bundle.metadata.get("since"))
 
 
+BYTES_PER_NUMBER = 100
+"""Of the data, while it is fitted to."""
+
+
 class Pairs(NamedTuple):
     """Rows of x, rows of y or None, the units that the file gives, and the first day of each column of dates."""
 
@@ -101,6 +106,10 @@ def read_pairs(path: Path, x: str | None, y: str | None, reading: Reading) -> Pa
         what = f"{shared[0]!r} stands in --x and in --y" if shared else "no column is left for x"
         raise ValueError(f"{what}; a column is either unknown or measured")
     numbers = reading.numbers(frame, [*x_names, *y_names], path)
+    refuse_too_large(
+        BYTES_PER_NUMBER * numbers.size, f"a fit to {len(numbers):,} rows",
+        "fit to some of the rows, or to a folder of Parquet files from Python",
+    )  # fmt: skip
     for sentence in oddities(numbers.to_numpy(), list(numbers.columns)):
         warnings.warn(sentence, stacklevel=2)
     since = {name: day for name, day in numbers.attrs["since"].items() if name in numbers}

@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import isr
 from isr.estimators.settings import Effort
-from isr.estimators.status import judged, uncalibrated, worse_than_constant
+from isr.estimators.status import judged, less_sharp, uncalibrated, worse_than_constant
+from isr.formulas.front import Point
 
 
 def test_a_fit_that_memorises_its_rows_says_overfitting_with_both_losses():
@@ -40,7 +41,6 @@ def test_a_fit_that_memorises_its_rows_says_overfitting_with_both_losses():
 
 def test_a_gap_between_training_and_held_out_rows_is_named_with_both_figures():
     from isr.estimators.status import overfitting
-    from isr.formulas.front import Point
 
     def point(train, held):
         rows = held + np.random.default_rng(0).normal(size=500)
@@ -88,6 +88,17 @@ def test_latents_of_a_mixture_are_standard_normal_where_rows_are_its_own():
     latents, _ = judged(Ensemble.of(tuple(members), [0.7, 0.3]), x, rng.uniform(size=(2000, 1)))
     assert uncalibrated(latents, rng.uniform(size=(2000, 1)), ["y"]) is None
     assert np.all(np.abs(latents.std(axis=0) - 1) < 0.05)
+
+
+def test_a_model_much_less_sharp_than_networks_is_named_with_both_figures():
+    def point(nats, seed):
+        rows = nats + 0.5 * np.random.default_rng(seed).normal(size=500)
+        return Point(None, 1, 1, nats, nats, rows)
+
+    assert less_sharp(point(1.02, 0), point(1.0, 1)) is None
+    assert less_sharp(point(1.5, 0), point(1.0, 1)).reason == (
+        "sharper posteriors are possible: 1.5 nats per held-out row, where networks trained for a moment have 1"
+    )
 
 
 def test_a_surrogate_worse_than_the_mean_is_named_with_its_score():

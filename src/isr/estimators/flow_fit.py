@@ -44,8 +44,8 @@ from isr.estimators.points import (
     with_steps,
 )
 from isr.estimators.rows import Pairs, Rows, StandardBlocks, Stream, prepare
-from isr.estimators.settings import Plan
-from isr.estimators.status import WILD, DivergedError, beaten_by_normal, judged
+from isr.estimators.settings import SIZES, Plan, make_schedule
+from isr.estimators.status import WILD, DivergedError, Status, beaten_by_normal, judged, less_sharp
 from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
 from isr.training.loop import Noise
@@ -125,9 +125,11 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     if normal is not None and safe and not nothing_left and is_beaten(best, normal):
         misfit = beaten_by_normal(finished(normal, rows), finished(best, rows))
     final = [finished(point, rows) for point in front]
+    if has_formulas and rows.n_observed and not task.joint:
+        final = _defended(final, rows)
+        misfit = misfit or _sharper(final[chosen], rows, replace(task, architectures=(shape,)), plan)
     return Fitted(
-        _defended(final, rows) if plan.is_sparse and not task.joint else final, chosen, polished.errors,
-        polished.labels, trained.population, len(rows.train), shape.charts, misfit,
+        final, chosen, polished.errors, polished.labels, trained.population, len(rows.train), shape.charts, misfit,
         judged(front[chosen].model, rows.held_out.x, rows.held_out.y),
     )  # fmt: skip
 
@@ -157,10 +159,28 @@ def _defended(front: list[Point], rows: Rows) -> list[Point]:
     Fresh rows may lie where nothing was learned, and a network has no bounds there.
     """
     is_open = [point.is_network and np.isfinite(point.held_out_nats) for point in front]
-    if not rows.n_observed or not any(is_open):
+    if not any(is_open):
         return front
     wide = finished(network_point(wide_law(rows), rows), rows)
     return [defended(p, wide) if o else p for p, o in zip(front, is_open, strict=True)]
+
+
+def _sharper(point: Point, rows: Rows, task: FlowTask, plan: Plan) -> Status | None:
+    """Return a status where networks trained for a moment have far sharper posteriors than the chosen model.
+
+    Posteriors may be calibrated and still much wider than they need be. Who sets the steps himself is spared the time.
+    """
+    if not isinstance(plan.training.effort, str) or plan.monitor.should_stop():
+        return None
+    brief = replace(plan.training, effort="quick", penalty=None, n_restarts=1, backward=0.0, checkpoint=None)
+    schedule = make_schedule(brief, len(rows.train), peak=plan.schedule.phases[0].peak)
+    shape = replace(task.architectures[0], **SIZES["accurate"], mixing="linear", charts=())
+    trained = train_networks_of(
+        rows, shape, replace(task, stream=None), replace(plan, training=brief, schedule=schedule)
+    )
+    if not trained.networks:
+        return None
+    return less_sharp(point, finished(network_point(trained.networks[0], rows, np.float32), rows))
 
 
 def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:

@@ -17,6 +17,8 @@ from isr.training.population import Population
 LARGE_ERROR = 0.1
 # And the level of the test that tells it from chance, corrected for the number of tests.
 LEVEL = 0.001
+# Nats per row by which networks must be better than a short model to be named, beside what chance explains.
+SHARPER = 0.1
 # Nats per row by which held-out rows may be worse than training rows, beside what chance explains.
 LARGE_GAP = 0.5
 SIMPLER = "give more rows, or use fewer blocks or layers, or a penalty"
@@ -122,6 +124,20 @@ def uncalibrated(latents: np.ndarray, y: np.ndarray, names: Sequence[str]) -> St
     reason = f"posteriors are not calibrated {worst[1]}: shares of draws are off by up to {worst[0]:.0%}"
     remedy = "give more rows, take the accurate goal, or isr.Inversion, which corrects by the law of y"
     return Status(False, reason, remedy)
+
+
+def less_sharp(chosen: Point, other: Point) -> Status | None:
+    """Return a status where another model is far better on held-out rows, beyond chance, else None."""
+    gap = chosen.held_out_rows - other.held_out_rows
+    if not np.mean(gap) > SHARPER + 3 * np.std(gap) / np.sqrt(len(gap)):
+        return None
+    reason = (
+        f"sharper posteriors are possible: {chosen.held_out_nats:.4g} nats per held-out row, where networks trained "
+        f"for a moment have {other.held_out_nats:.4g}"
+    )
+    return Status(
+        False, reason, "take the accurate goal, or isr.Inversion, where this counts more than length"
+    )
 
 
 def worse_than_constant(predicted: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Status | None:

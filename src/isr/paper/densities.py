@@ -58,15 +58,7 @@ def run(
     quick: bool = False,
     say: Any = print,
 ) -> list[dict[str, Any]]:
-    """Fit every model on every density and return one row a fit; rows, table and figure go to ``out``.
-
-    Args:
-        out: Folder.
-        names: Which densities.
-        seeds: Which seeds.
-        quick: Fewer steps and starts, one seed: for a look, not for the record.
-        say: Told of every fit.
-    """
+    """Fit every model on every density and return one row a fit; rows, table and figure go to ``out``."""
     rows, drawn = [], {}
     wanted = [next(iter(seeds))] if quick else list(seeds)
     cases = [(name, label, seed) for name in names for label in MODELS[name] for seed in wanted]

@@ -55,16 +55,7 @@ def run(
     quick: bool = False,
     say: Any = print,
 ) -> list[dict[str, Any]]:
-    """Do every stage of a task that is still to do and return all rows; rows, table and figures go to ``out``.
-
-    Args:
-        out: Folder.
-        task: 1 (water depth, sediment speed) or 2 (also tilt and sediment thickness).
-        names: Which stages: models of one hydrophone, ``"array"``, ``"refined"`` and ``"refined linear"``.
-        seeds: Which seeds.
-        quick: A small set and short training: for a look, not for the record.
-        say: Told of every stage.
-    """
+    """Do every stage of a task that is still to do and return all rows; rows, table and figures go to ``out``."""
     size = QUICK if quick else FULL
     folder = out / f"geoacoustics-task-{task}{'-quick' if quick else ''}"
     for seed in [next(iter(seeds))] if quick else seeds:

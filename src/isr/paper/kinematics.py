@@ -88,15 +88,7 @@ def run(
     quick: bool = False,
     say: Any = print,
 ) -> list[dict[str, Any]]:
-    """Train every model, judge it on many targets and return one row a fit; rows, table and figure go to ``out``.
-
-    Args:
-        out: Folder.
-        names: Which models.
-        seeds: Which seeds.
-        quick: Few rows, steps, targets and blocks: for a look, not for the record.
-        say: Told of every fit.
-    """
+    """Train every model, judge it on many targets and return one row a fit; rows, table and figure go to ``out``."""
     targets = draw_targets(100, 200) if quick else draw_targets(1000, 1000)
     rows = []
     for name in names:

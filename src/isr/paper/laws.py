@@ -29,17 +29,7 @@ def run(
     quick: bool = False,
     say: Any = print,
 ) -> list[dict[str, Any]]:
-    """Fit every law and function and return one row a fit; rows and table go to ``out``.
-
-    Args:
-        out: Folder.
-        laws: Which laws.
-        functions: Which functions.
-        seeds: Seeds of the laws.
-        function_seeds: Seeds of the functions.
-        quick: Three laws, three functions, one seed each.
-        say: Told of every fit.
-    """
+    """Fit every law and function and return one row a fit; rows and table go to ``out``."""
     if quick:
         laws, functions, seeds, function_seeds = list(laws)[:3], list(functions)[:3], [0], [0]
     rows = []

@@ -83,15 +83,7 @@ def run(
     quick: bool = False,
     say: Any = print,
 ) -> list[dict[str, Any]]:
-    """Fit cISR and cINN to every problem and return one row a fit; rows and table go to ``out``.
-
-    Args:
-        out: Folder.
-        names: Which problems.
-        seeds: Which seeds.
-        quick: Few rows and steps: for a look, not for the record.
-        say: Told of every fit.
-    """
+    """Fit cISR and cINN to every problem and return one row a fit; rows and table go to ``out``."""
     rows = []
     for name in names:
         for label in MODELS:

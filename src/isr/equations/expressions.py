@@ -281,15 +281,15 @@ class Expressions(Sequence):
         return self.latex()
 
     def _repr_html_(self) -> str:
-        return self.html()
+        return self._html()
 
-    def html(self, title: str = "", *, table: str = "", note: str = "", errors: Any = None) -> str:
+    def _html(self, title: str = "", *, table: str = "", note: str = "", errors: Any = None) -> str:
         """Return the equations as HTML for notebooks, between a title and a table; ``errors`` as in `text`."""
         from isr.equations.notebook import as_html
 
         names = {"forward": "from x to the latent", "inverse": "from the latent to x"}
         sections = [
-            (names[way] if self._invertible else "", self.text(way, unicode=True, errors=errors))
+            (names[way] if self.inverse is not None else "", self.text(way, unicode=True, errors=errors))
             for way in self.directions
         ]
         return as_html(title, sections, table=table, note=note)

@@ -130,7 +130,7 @@ class Bundle:
             return as_html(self.title, self.sections, note=note)
         front = "" if self.front is None else self.front._repr_html_() or ""
         errors = printed_errors(self.model, self.expressions, self.errors)
-        return self.expressions.html(self.title, table=front, note=note, errors=errors)
+        return self.expressions._html(self.title, table=front, note=note, errors=errors)
 
     @property
     def flow(self) -> Flow:

@@ -60,11 +60,30 @@ class Table:
     values: Float[np.ndarray, "rows columns"]
     columns: Columns
 
-    names = property(lambda self: self.columns.names)
-    units = property(lambda self: self.columns.units)
-    bounds = property(lambda self: self.columns.bounds)
-    n_rows = property(lambda self: self.values.shape[0])
-    n_columns = property(lambda self: self.values.shape[1])
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.columns.names
+
+    @property
+    def units(self) -> tuple[str | None, ...]:
+        """Units of the columns, None where there is none."""
+        return self.columns.units
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The box that the rows lie in, or None."""
+        return self.columns.bounds
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self.values.shape[0]
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns there are."""
+        return self.values.shape[1]
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Table:
         """Return the table of the given row numbers."""

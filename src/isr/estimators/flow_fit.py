@@ -56,7 +56,7 @@ from isr.training.workers import keep_compiled_programs
 
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.
-TRAINING_SHARE = 0.7
+TRAINING_SHARE, COMPARED_BY = 0.7, 0.95
 # How many networks are pruned and opened.
 N_REFINED = 3
 # Closed forms that are refitted, and how many times shorter training is where one of them explains all there is.
@@ -175,9 +175,9 @@ def _sharper(point: Point, rows: Rows, task: FlowTask, plan: Plan) -> Status | N
     brief = replace(plan.training, effort="quick", penalty=None, n_restarts=1, backward=0.0, checkpoint=None)
     schedule = make_schedule(brief, len(rows.train), peak=plan.schedule.phases[0].peak)
     shape = replace(task.architectures[0], **SIZES["accurate"], mixing="linear", charts=())
-    trained = train_networks_of(
-        rows, shape, replace(task, stream=None), replace(plan, training=brief, schedule=schedule)
-    )
+    # It ends before the fit's own time does, which then was enough.
+    other = replace(plan, training=brief, schedule=schedule, monitor=plan.monitor.until(COMPARED_BY))
+    trained = train_networks_of(rows, shape, replace(task, stream=None), other)
     if not trained.networks:
         return None
     return less_sharp(point, finished(network_point(trained.networks[0], rows, np.float32), rows))

@@ -14,6 +14,7 @@ import isr
 from isr.cli.fit import Knowledge, Method, Networks, estimator_of
 from isr.cli.fitted import conclude
 from isr.cli.options import bounds_in, noise_in
+from isr.cli.rows import Reading, read_pairs
 from isr.storage import load
 
 SHORT = ("--layers", 1, "--blocks", 1, "--restarts", 1, "--dense", "--max-time", 0.1)
@@ -63,6 +64,20 @@ def test_the_end_of_a_regression_shows_the_formulas(models, regressor, tmp_path,
     assert "R² = 1" in out
     assert "formulas = model" in out
     assert load(tmp_path / "law.isr").y_names == ("p1",)
+
+
+def test_without_x_columns_that_hold_no_numbers_are_left_out_and_said(tmp_path, capsys):
+    path = tmp_path / "rows.csv"
+    rows = pd.DataFrame({"site": ["north", "east"], "when": ["2024-01-01", "2024-01-02"], "empty": np.nan})
+    rows.assign(a=["1,234.5", "2"], y=[1.0, 2.5]).to_csv(path, index=False)
+    with pytest.warns(UserWarning, match="'a' is read without the marks"):
+        pairs = read_pairs(path, None, "y", Reading())
+    assert (list(pairs.x), pairs.since) == (["a"], {})
+    assert "without numbers are left out: 'site', 'when', 'empty'" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="'a' is read"):
+        pairs = read_pairs(path, None, "y", Reading(dates=True))
+    assert pairs.x["when"].tolist() == [0.0, 1.0]
+    assert pairs.units == {"when": "days since 2024-01-01"}
 
 
 METHODS = {

@@ -87,7 +87,7 @@ class Pairs(NamedTuple):
 def read_pairs(path: Path, x: str | None, y: str | None, reading: Reading) -> Pairs:
     """Return the columns of x and y that the user names; y is None where no name is given."""
     from isr.tables.arrays import oddities
-    from isr.tables.files import match_columns
+    from isr.tables.files import holds_numbers, match_columns
 
     frame = reading.rows(path)
     known = list(frame.columns)
@@ -97,7 +97,14 @@ def read_pairs(path: Path, x: str | None, y: str | None, reading: Reading) -> Pa
 
     y_names = [] if y is None else match_columns(known, named(y), source=path)
     if x is None:
-        x_names = [name for name in known if name not in y_names]
+        is_number = [holds_numbers(frame.iloc[:, i], dates=reading.dates) for i in range(len(known))]
+        others = [
+            (name, is_one) for name, is_one in zip(known, is_number, strict=True) if name not in y_names
+        ]
+        x_names = match_columns(known, [name for name, is_one in others if is_one], source=path)
+        idle = [name for name, is_one in others if not is_one]
+        if idle:
+            say(f"{path}: columns without numbers are left out: {', '.join(map(repr, idle))}", err=True)
     else:
         x_names = match_columns(known, named(x), source=path)
         x_names = [n for n in x_names if n not in y_names or n in named(x)]

@@ -219,6 +219,21 @@ def _not_numeric(column: Any, name: str, source: str | Path, bad: np.ndarray) ->
     )
 
 
+def holds_numbers(column: Any, *, dates: bool = False) -> bool:
+    """Return whether at least one cell of a column looks like a number; or like a date where ``dates`` count."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return bool(column.notna().any())
+    if dates and _are_dates(column):
+        return True
+    texts = column.dropna().astype(str)
+    is_written = texts.str.fullmatch(r"\s*[+-]?[\d.,\s]*\d[\d.,\s]*%?\s*").any()
+    return getattr(column.dtype, "kind", "O") not in "mM" and bool(
+        is_written or pd.to_numeric(column, errors="coerce").notna().any()
+    )
+
+
 def _are_dates(column: Any) -> bool:
     """Whether a column holds dates or times: by its type, or texts that all read as such and hold a separator."""
     import pandas as pd

@@ -43,6 +43,7 @@ class Source(Protocol):
     """What makes weighted draws."""
 
     columns: tuple[int, ...]
+    is_bounded: bool
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[Rows, Logs]:
         """Return rows of x and the logarithms of their weights, whose mean estimates the evidence."""
@@ -66,6 +67,11 @@ class Adapted:
     def columns(self) -> tuple[int, ...]:
         """The variables of the block."""
         return self.target.columns
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether weights have a bound."""
+        return self.target.is_bounded
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         u, log_q = (np.zeros((n, 0)), np.zeros(n)) if self.proposal is None else self.proposal.sample(n, rng)
@@ -99,9 +105,9 @@ class Sampler:
 
     @property
     def pareto_k(self) -> float:
-        """Shape of the tail of the weights; at most 0.7 where none of them counts for much."""
+        """Shape of the tail of the weights; at most 0.7 where they are bounded and none of them counts for much."""
         k, largest = self.weights.pareto_k, float(np.exp(self.weights.log_weights.max())) * self.n
-        return min(k, TRUSTED) if largest < HARMLESS else k
+        return min(k, TRUSTED) if self.source.is_bounded and largest < HARMLESS else k
 
     @property
     def is_good(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from isr.inversion.chart import Chart
 from isr.inversion.law import Group, Law
-from isr.inversion.noise import LOG_TWO_PI
+from isr.inversion.noise import Noise
 from isr.inversion.prior import PriorLaw, normal_log_prob
 from isr.motion.law import MotionLaw
 
@@ -25,10 +25,15 @@ Logs = Float[np.ndarray, " n"]
 
 
 class Target(Protocol):
-    """What a proposal is made for."""
+    """What a proposal is made for.
+
+    Attributes:
+        is_bounded: Whether weights have a bound because proposals cover the whole prior and nothing is divided by.
+    """
 
     dim: int
     columns: tuple[int, ...]
+    is_bounded: ClassVar[bool]
 
     def finish(self, u: Float[np.ndarray, "n dim"], rng: np.random.Generator) -> tuple[Rows, Logs]:
         """Return rows of x for coordinates, with their log-density over that of the coordinates."""
@@ -43,6 +48,8 @@ class Direct:
     prior: PriorLaw
     columns: tuple[int, ...]
     y: Float[np.ndarray, "k d_y"]
+
+    is_bounded: ClassVar[bool] = True
 
     @property
     def dim(self) -> int:
@@ -68,6 +75,8 @@ class Solved:
     prior: PriorLaw
     columns: tuple[int, ...]
     y: Float[np.ndarray, "k d_y"]
+
+    is_bounded: ClassVar[bool] = False
 
     @property
     def dim(self) -> int:
@@ -121,10 +130,12 @@ class Solved:
             column = law.columns[i]
             t[:, k] = np.mean(column.transformed(self.y[:, column.index]))
             if not column.is_exact:
-                e, size = rng.normal(size=n), scales[k] / np.sqrt(len(self.y))
-                t[:, k] -= size * e
+                noise = next(group.noise for group in law.groups if i in group.columns)
+                noise = Noise() if noise.kind == "ring" else noise
+                e, size = noise.sample(1, n, rng), scales[k] / np.sqrt(len(self.y))
+                t[:, k] -= size * e[0]
                 with np.errstate(divide="ignore"):
-                    taken += np.log(size) + 0.5 * e * e + 0.5 * LOG_TWO_PI
+                    taken += np.log(size) - noise.log_density(e)
         return *chart.solve(x, t), taken
 
     def _log_joint(self, rows: np.ndarray) -> np.ndarray:

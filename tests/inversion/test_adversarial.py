@@ -83,7 +83,9 @@ CASES = {
         lambda x: stats.poisson.logpmf(x, 5) + normal(2.3, 0.5 * x, 0.4),
     ),
     "every row twenty times": Case(U2[TWENTY], (U2**2 + noise(U2, 0.1))[TWENTY], [1.0]),
-    "columns of x nearly equal": Case(np.hstack([U2, U2 + noise(U2, 1e-6)]), SUM, [1.0]),
+    "columns of x nearly equal": Case(
+        np.hstack([U2, U2 + noise(U2, 1e-6, 4)]), SUM, [1.0], line(0, 2), lambda x: normal(1, x, 0.1)
+    ),
     "sixteen modes": Case(WIDE4, WIDE4**2 + noise(WIDE4, 0.05, n_columns=4), [1.0] * 4),
     "rounded y": Case(
         U2, np.round(U2 + noise(U2, 0.02), 1), [1.0], line(0, 2),

@@ -237,9 +237,12 @@ def _truncated_normal(x: np.ndarray, low: float | None, high: float | None) -> t
 
     def loss(p: np.ndarray) -> float:
         value = -float(np.mean(stats.truncnorm.logpdf(x, *numbers(p))))
-        return value if np.isfinite(value) and abs(p[0]) < 10 else 1e9
+        return value if np.isfinite(value) else 1e9
 
-    return numbers(optimize.minimize(loss, [0.0, 0.2], method="Nelder-Mead", options={"maxiter": 200}).x)
+    # Much wider than its range it is uniform, and SciPy's distribution function would not come to an end.
+    box = [(-5.0, 5.0), (-2.0, 1.5)]
+    found = optimize.minimize(loss, [0.0, 0.2], method="Nelder-Mead", bounds=box, options={"maxiter": 200})
+    return numbers(found.x)
 
 
 def _mixture(half: np.ndarray, other: np.ndarray) -> Marginal:

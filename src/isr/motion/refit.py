@@ -57,9 +57,11 @@ class Fit:
         return self.sigma < EXACT * self.spread
 
     def bic(self, per_term: float = 0.0) -> float:
-        """Return twice the description length, with a price for each constant besides."""
+        """Return twice the description length, with a price for each constant besides; all that is exact is as good."""
         n_free = len(self.theta) + self.modes.count("shared") + self.modes.count("free") * self.start.shape[1]
-        return 2 * self.nats + n_free * np.log(self.series.n_values) + per_term * len(self.theta)
+        told = np.maximum(EXACT * self.spread / (self.sigma + 1e-300), 1.0)
+        nats = self.nats + float(self.series.seen.sum(axis=(0, 1)) @ np.log(told))
+        return 2 * nats + n_free * np.log(self.series.n_values) + per_term * len(self.theta)
 
     def residuals(self, noises: Sequence[Noise] | None = None) -> Float[np.ndarray, "c t n"]:
         """Return what is left of each value, on the scale of the noise; 0 where nothing was measured."""

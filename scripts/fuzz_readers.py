@@ -36,7 +36,7 @@ def whole_files() -> list[bytes]:
     frame.to_parquet(parquet)
     law = ("add", ("constant", 0), ("mul", ("constant", 1), ("call", "sin", ("input", 0))))
     model = to_bytes(
-        Bundle(Formulas(jnp.array([1.0, 2.0]), (law,), 1, 2), x_names=("a",), kind="EQLRegressor")
+        Bundle(Formulas(jnp.array([1.0, 2.0]), (law,), 1, 2), x_names=("a", "b"), kind="EQLRegressor")
     )
     tables = [frame.to_csv(index=False, sep=separator).encode() for separator in ",\t"]
     return [*tables, archive.getvalue(), parquet.getvalue(), model, model]

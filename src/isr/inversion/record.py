@@ -44,14 +44,14 @@ class SavedLaws(eqx.Module):
     prior: list[Any]
 
     @property
-    def n_inputs(self) -> int:
-        """How many variables x has."""
-        return len(self.law["x_names"])
-
-    @property
     def n_outputs(self) -> int:
         """How many columns y has."""
         return int(self.law["n_y"])
+
+    @property
+    def n_inputs(self) -> int:
+        """How many variables x has."""
+        return len(self.law["x_names"])
 
     def to_law(self) -> Any:
         """Return the law of y given x."""

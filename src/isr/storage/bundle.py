@@ -82,28 +82,25 @@ class Bundle:
 
     def __post_init__(self) -> None:
         names = check_names((*self.x_names, *self.y_names), what="a saved model")
-        if isinstance(self.model, Flow):
-            for letter, given, n in (
-                ("x", self.x_names, self.model.dim),
-                ("y", self.y_names, self.model.condition_dim),
-            ):
-                if given and len(given) != n:
-                    raise ValueError(
-                        f"{letter} has {n} variables, but {len(given)} names were given: {given}"
-                    )
+        for letter, given, n in zip("xy", (self.x_names, self.y_names), self._widths, strict=True):
+            if given and n is not None and len(given) != n:
+                raise ValueError(f"{letter} has {n} variables, but {len(given)} names were given: {given}")
         unknown = sorted(set(self.units) - set(names)) if names else []
         if unknown:
             raise ValueError(f"units name {unknown}, which are no variables; known: {list(names)}")
 
     def named(self) -> Bundle:
         """Return the same model with a name for every variable, x1, x2, … where it had none."""
-        model: Any = self.model
-        if isinstance(model, Flow):
-            n_x, n_y = model.dim, model.condition_dim
-        else:
-            n_x, n_y = getattr(model, "n_inputs", 0), getattr(model, "n_outputs", 0)
+        n_x, n_y = (n or 0 for n in self._widths)
         x_names = self.x_names or tuple(f"x{i + 1}" for i in range(n_x))
-        return replace(self, x_names=x_names, y_names=self.y_names or _y_names(model, n_y, x_names))
+        return replace(self, x_names=x_names, y_names=self.y_names or _y_names(self.model, n_y, x_names))
+
+    @property
+    def _widths(self) -> tuple[int | None, int | None]:
+        """How many variables of x and of y the model has; None where it does not say."""
+        if isinstance(self.model, Flow):
+            return self.model.dim, self.model.condition_dim
+        return getattr(self.model, "n_inputs", 0) or None, getattr(self.model, "n_outputs", 0) or None
 
     # What it is -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ refitted, eliminated and snapped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,8 +129,8 @@ def train_networks(
 
     Restarts are counted from ``first``; all have the structure of number 0.
     """
-    training, n = plan.training, int(plan.training.n_restarts or 1)
-    own, *seeds = children(plan.seed, first + n + 1)
+    training, wanted = plan.training, int(plan.training.n_restarts or 1)
+    own, *seeds = children(plan.seed, first + wanted + 1)
     networks: list[Any] = []
     for seed in seeds[first:]:
         if networks and plan.monitor.has_used(BUILD_SHARE):
@@ -144,7 +144,11 @@ def train_networks(
     task = Task(objective(restore), data, held_out, noise, penalised(networks[0]), about)
     path = None if training.checkpoint is None else Path(training.checkpoint)
     rest: dict[str, Any] = {"n_jobs": training.n_jobs, "monitor": plan.monitor, "path": path}
-    return train_shared(task, restarts, plan.schedule, own, **rest), restore
+    population = train_shared(task, restarts, plan.schedule, own, **rest)
+    if n < wanted and not population.stopped:
+        reason = f"max_time of {training.max_time:g} s left time for {n} of {wanted} restarts"
+        population = replace(population, stopped=reason)
+    return population, restore
 
 
 def prune(

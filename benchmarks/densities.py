@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from harness import Case, Row, main
-from unlisted import LISTED, OTHERS
+from unlisted import LISTED, MORE, OTHERS
 
 TABLES = ("iris", "wine", "diabetes", "breast_cancer")
 METHODS = ("isr", "normal", "mixture", "kernel")
@@ -32,7 +32,7 @@ def cases(quick: bool) -> list[Case]:
     """Every density with every seed, every table with every split, one method after the other."""
     if quick:
         return [Case({"density": "square", "method": "isr", "number": 0})]
-    densities = [*LISTED, *OTHERS]
+    densities = [*LISTED, *OTHERS, *MORE]
     drawn = [
         Case({"density": d, "method": m, "number": i})
         for d in densities
@@ -52,7 +52,7 @@ def measure(
     warnings.simplefilter("ignore")
     number += seed
     if density is not None:
-        truth = {**LISTED, **OTHERS}[density]()
+        truth = {**LISTED, **OTHERS, **MORE}[density]()
         train = truth.sample(2000 if quick else N_TRAIN, number)
         fresh = truth.sample(2000 if quick else SLOW_TRUTHS.get(density, N_FRESH), 1000 + number)
         expected = truth.log_prob(fresh)

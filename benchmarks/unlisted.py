@@ -240,3 +240,84 @@ OTHERS: dict[str, Callable[[], Density]] = {
     "triangle": lambda: _given("triangle", lambda: stats.beta(2, 1), lambda x: stats.uniform(0, x)),
 }  # fmt: skip
 """Twelve more, written down before any of them was tried."""
+
+
+def _round(name: str, angle: Any, radius: Callable[[np.ndarray], Any]) -> Density:
+    """An angle, and a radius by a SciPy law that reads it."""
+
+    def sample(n: int, rng: np.random.Generator) -> np.ndarray:
+        theta = np.asarray(angle.rvs(size=n, random_state=rng))
+        r = np.abs(radius(theta).rvs(size=n, random_state=rng))
+        return np.column_stack([r * np.cos(theta), r * np.sin(theta)])
+
+    def log_prob(x: np.ndarray) -> np.ndarray:
+        r, theta = np.hypot(x[..., 0], x[..., 1]), np.arctan2(x[..., 1], x[..., 0])
+        return angle.logpdf(theta) + radius(theta).logpdf(r) - np.log(r)
+
+    return _density(name, 2, sample, log_prob)
+
+
+def _rings() -> Density:
+    radii, weights = np.array([1.0, 2.2, 3.5]), np.array([0.2, 0.3, 0.5])
+
+    def sample(n: int, rng: np.random.Generator) -> np.ndarray:
+        r = np.abs(rng.choice(radii, n, p=weights) + 0.1 * rng.standard_normal(n))
+        theta = rng.uniform(-np.pi, np.pi, n)
+        return np.column_stack([r * np.cos(theta), r * np.sin(theta)])
+
+    def log_prob(x: np.ndarray) -> np.ndarray:
+        r = np.hypot(x[..., 0], x[..., 1])
+        parts = [np.log(w) + stats.norm.logpdf(r, m, 0.1) for w, m in zip(weights, radii, strict=True)]
+        return logsumexp(parts, axis=0) - np.log(2 * np.pi * r)
+
+    return _density("rings", 2, sample, log_prob)
+
+
+def _disc() -> Density:
+    def sample(n: int, rng: np.random.Generator) -> np.ndarray:
+        r, theta = 2 * np.sqrt(rng.random(n)), rng.uniform(-np.pi, np.pi, n)
+        return np.column_stack([1 + r * np.cos(theta), r * np.sin(theta)])
+
+    def log_prob(x: np.ndarray) -> np.ndarray:
+        return np.where(np.hypot(x[..., 0] - 1, x[..., 1]) <= 2, -np.log(4 * np.pi), -np.inf)
+
+    return _density("disc", 2, sample, log_prob)
+
+
+def _student_3() -> Density:
+    law = stats.multivariate_t([1, -2, 0], [[1.0, 0.6, -0.3], [0.6, 2.0, 0.2], [-0.3, 0.2, 0.5]], df=4)
+    return _density("tilted student", 3, lambda n, rng: law.rvs(n, random_state=rng), law.logpdf)
+
+
+def _heavy_4() -> Density:
+    lower = np.array([[1, 0, 0, 0], [0.5, 1, 0, 0], [-0.4, 0.3, 0.8, 0], [0.2, -0.6, 0.5, 1.0]])
+    return _density(
+        "four heavy tails", 4, lambda n, rng: rng.standard_t(3, (n, 4)) @ lower.T,
+        lambda x: stats.t.logpdf(np.linalg.solve(lower, x.T), 3).sum(axis=0) - np.log(0.8),
+    )  # fmt: skip
+
+
+MORE: dict[str, Callable[[], Density]] = {
+    "short line, exponential noise": lambda: _given(
+        "short line, exponential noise", lambda: stats.uniform(-2, 4), lambda x: stats.expon(0.8 * x, 0.5)
+    ),
+    "laplace, normal": lambda: _columns("laplace, normal", stats.laplace(1, 0.5), stats.norm(-2, 3)),
+    "skewed banana": lambda: _given(
+        "skewed banana", lambda: stats.gumbel_r(0, 0.7), lambda x: stats.gumbel_r(0.5 * x**2, 0.2)
+    ),
+    "growing wave": lambda: _given(
+        "growing wave", lambda: stats.uniform(-3, 6), lambda x: stats.norm(x * np.sin(3 * x), 0.1)
+    ),
+    "rings": _rings,
+    "disc": _disc,
+    "von mises": lambda: _round("von mises", stats.vonmises(2.0, 0.7), lambda _: stats.gamma(20, scale=0.1)),
+    "cardioid": lambda: _round(
+        "cardioid", stats.uniform(-np.pi, 2 * np.pi), lambda a: stats.lognorm(0.05, 0, 1.5 + np.cos(a))
+    ),
+    "tilted student": _student_3,
+    "four heavy tails": _heavy_4,
+    "bent band": lambda: _given(
+        "bent band", lambda: stats.uniform(-1, 2), lambda x: stats.uniform(x**2, 0.5)
+    ),
+}
+"""Eleven more with ends, rings and heavy tails, written down before they were tried."""

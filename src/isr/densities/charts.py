@@ -14,8 +14,8 @@ from isr.bijections.charts import Polar, Spiral
 from isr.bijections.parameters import on_device
 from isr.densities.marginals import Marginal, find_marginal
 
-# Rows that charts are found on.
-N_ROWS = 2000
+# Rows that charts are found on, and how many it takes.
+N_ROWS, LEAST_ROWS = 2000, 200
 # Of a spiral: how well its turns must agree, where 1 is perfect; half of the rows all around agree to 0.
 CONCENTRATED = 0.75
 # Of directions: the length of their mean from which they have a side where hardly any is.
@@ -32,6 +32,8 @@ def find_charts(x: Rows) -> Iterator[tuple[str, AbstractBijection]]:
         >>> [name for name, _ in find_charts(np.column_stack([np.cos(angle), np.sin(angle)]))]
         ['polar', 'plain polar']
     """
+    if len(x) < LEAST_ROWS:
+        return
     for centre in _centres(x):
         mean = complex(np.mean(np.exp(1j * np.arctan2(*(x - centre).T[::-1]))))
         cut = round(float(np.angle(mean)) - math.pi, 2) if abs(mean) > ONE_SIDED else -math.pi
@@ -61,8 +63,10 @@ def _centres(x: Rows) -> list[np.ndarray]:
 
     def entropy(p: np.ndarray) -> float:
         w = (some / scale - p) @ [1, 1j]
-        r, angle = np.abs(w), np.angle(w * np.exp(-1j * np.angle(np.mean(w / np.abs(w)))))
-        return float(stats.differential_entropy(r) + np.mean(np.log(r)) + stats.differential_entropy(angle))
+        with np.errstate(divide="ignore", invalid="ignore"):  # rows that repeat themselves
+            r, angle = np.abs(w), np.angle(w * np.exp(-1j * np.angle(np.mean(w / np.abs(w)))))
+            nats = stats.differential_entropy(r) + np.mean(np.log(r)) + stats.differential_entropy(angle)
+        return float(np.nan_to_num(nats, nan=1e3, neginf=-1e3, posinf=1e3))
 
     middle, box = x.mean(axis=0) / scale, 0.5 * (x.min(axis=0) + x.max(axis=0)) / scale
     circle = optimize.least_squares(misfit, [*middle, 0.3], loss="soft_l1", f_scale=0.1, max_nfev=200)

@@ -146,12 +146,15 @@ def _given(
     finder = _search if search else None
     mean = find_mean(features, y[some], own, finder)
     scale = find_scale(features, mean.residual[None], own, None, mean.formula)
+    if not np.median(scale.values) > 0:  # a column that repeats others has no density
+        return None
     standard = mean.residual / np.maximum(scale.values, 1e-3 * np.median(scale.values))
-    is_heavy = stats.kurtosis(standard) > HEAVY
+    middle = np.median(np.abs(standard))
+    is_heavy = middle > 0 and stats.kurtosis(standard) > HEAVY
     if scale.formula.variables or is_heavy:
         weight = 1 / np.maximum(scale.values, 1e-3 * np.median(scale.values)) ** 2
         if is_heavy:  # a few rows far out would choose the terms
-            weight = weight / (1 + (standard / (1.5 * np.median(np.abs(standard)))) ** 2)
+            weight = weight / (1 + (standard / (1.5 * middle)) ** 2)
         again = find_mean(features, y[some], own, finder, weight)
         if again.passed or not mean.passed:
             mean = again

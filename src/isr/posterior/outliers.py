@@ -55,6 +55,8 @@ class Extent(_Arrays):
         ([True, False], [True, False])
         >>> extent.share_outside(np.array([[40.0, 0.0], [81.0, 0.0]]))
         0.5
+        >>> extent.widened(Bounds.from_pairs([(-5, 85), (None, None)])).share_outside(np.array([[81.0, 0.0]]))
+        0.0
         >>> Extent.from_dict(extent.to_dict()).suggestion(["temperature", "drift"])
         "bounds={'temperature': (0, 80)}"
     """

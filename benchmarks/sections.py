@@ -342,8 +342,8 @@ SECTIONS = (
         "example and 20 generations, and ends with the first exact program; pyoperon its default budget, a million "
         "evaluations, which it always spends, with the model chosen from its front by BIC; pykan its tutorials' steps, "
         "from the simplest shape of four on until one is exact. Its rows of Feynman's formulas are of the setup "
-        "before, which gave it one shape and no products. isr's rows of Feynman's formulas were made while `EQLRegressor` "
-        "still divided y by powers of its inputs first.",
+        "before, which gave it one shape and no products. isr's rows of Feynman's formulas were made while "
+        "`EQLRegressor` still divided y by powers of its inputs first.",
         symbolic,
     ),
     Section(

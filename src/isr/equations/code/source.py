@@ -108,7 +108,8 @@ def plan(program: Program, language: Language, n_outputs: int | None = None) -> 
     """Return a program's equations as text, named, ordered and cut, for its first ``n_outputs`` outputs."""
     bounds = program.bounds or ((None, None),) * len(program.outputs)
     held = [_held(e, *b) for e, b in zip(program.outputs, bounds, strict=True)][:n_outputs]
-    program = without_dead_code(replace(program, outputs=tuple(held)))
+    kept = replace(program, outputs=tuple(held))
+    program = kept if len(held) == len(program.outputs) else without_dead_code(kept)
     names = _identifiers(program, language)
     printer = LanguagePrinter(language, names)
 
@@ -212,7 +213,7 @@ def _of_regressor(equations: Expressions, language: Language) -> dict[str, Any]:
         replace(program, outputs=(output,), output_symbols=(symbol,), bounds=(), log_det=sympy.S.Zero)
         for output, symbol in zip(program.outputs, program.output_symbols, strict=True)
     )
-    return {"inverse": None, "functions": [plan(one, whole) for one in single]}
+    return {"inverse": None, "functions": [plan(without_dead_code(one), whole) for one in single]}
 
 
 def _of_flow(equations: Expressions, language: Language) -> dict[str, Any]:

@@ -5,6 +5,7 @@ They are read from arrays, lists of arrays or a long table, and checked once; wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any

@@ -22,6 +22,7 @@ LAWS = {
     "root of a quadratic equation": (A + B) / 2 + sympy.sqrt((A - B) ** 2 / 4 + C**2),
     "offset": (1 - sympy.exp(-A * (1 + B))) / (1 + B),
     "weighted sums": 25.7 * sympy.log((A + 0.05 * B) / (C + 0.3 * B)),
+    "law of cosines": sympy.sqrt(A**2 + B**2 - 2 * A * B * sympy.cos(C)),
     "sines of sums": A + sympy.sin(B) + sympy.sin(B + C) / 2,
 }
 
@@ -48,6 +49,13 @@ def test_under_noise_the_law_is_no_longer_than_the_truth(noise):
     y = x[:, 0] * x[:, 1] ** 2 / 2
     y = y + noise * y.std() * np.random.default_rng(1).normal(size=300)
     assert find_laws(x, y, ["a", "b", "c"], max_time=300).best.expression == A * B**2 / 2
+
+
+def test_decimal_powers_become_fractions():
+    x = rows()
+    y = x[:, 0] * x[:, 1] ** 0.3 * x[:, 2] ** 0.7
+    expected = A * B ** sympy.Rational(3, 10) * C ** sympy.Rational(7, 10)
+    assert find_laws(x, y, ["a", "b", "c"], max_time=300).best.expression == expected
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e12])

@@ -145,6 +145,14 @@ class Readable(Printer):
         mantissa, _, power = number_text(float(expr), self.digits, self.errors).partition("e")
         return self._number(mantissa, str(int(power)) if power else "")
 
+    def _print_Mul(self, expr: Any) -> Any:
+        """A product without a factor that would be printed as 1."""
+        factor, rest = expr.as_coeff_Mul()
+        shown = number_text(float(factor), self.digits, self.errors) if factor.is_Float else ""
+        if shown in ("1", "-1"):
+            return self._print(rest if shown == "1" else -rest)
+        return super()._print_Mul(expr)
+
     def _print_Min(self, expr: Any, exp: str | None = None) -> Any:
         guard = _guard(expr) if self.clips else None
         return self._limited("clip" if guard else "min", guard or expr.args, exp, guard is None)

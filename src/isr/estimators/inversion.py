@@ -325,7 +325,8 @@ class Inversion(Shown, BaseEstimator):
             return f"no column of y says anything of x: posteriors are the law of x{notes}"
         if passed:
             least = f", least p = {tests[worst]:.2g}" if worst else ""
-            return f"a law with {law.n_constants} constants explains y; no test refutes it{least}{notes}"
+            size = f"{law.n_constants} constant{'s' if law.n_constants != 1 else ''}"
+            return f"a law with {size} explains y; no test refutes it{least}{notes}"
         doubt = f"the law found is refuted (p = {tests[worst]:.1g}, {worst})"
         if self.fallback_ is not None:
             gain, error = self.comparison_

@@ -174,7 +174,7 @@ class _Task:
     def _kept(self) -> list[int]:
         """Columns that change with x and are no other column in another unit; copies are named in a note."""
         n, found = self.y.shape[1], list[int]()
-        self.say(f"which of {n} columns change with x")
+        self.say(f"which columns of y, {n} in all, change with x")
         for j, (name, column) in enumerate(zip(self.y_names, self.y.T, strict=True)):
             if name not in self.stated and (np.ptp(column) == 0 or not depends(self.features, column, n)):
                 continue

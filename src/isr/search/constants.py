@@ -78,10 +78,10 @@ def snapped(data: Data, candidate: Candidate) -> Candidate:
 
 
 def _at_once(data: Data, candidate: Candidate) -> Candidate:
-    """The law with all constants set to simple values: where rounding is amplified, one alone is no better."""
-    values = [float(c) for c in opened(candidate.expression, data.symbols).constants]
+    """The law with all constants and powers set to simple values: where rounding is amplified, one alone fails."""
+    values = [float(c) for c in opened(candidate.expression, data.symbols, powers=True).constants]
     simple = [next(iter(simple_values(value, NEARLY * abs(value))), value) for value in values]
-    tried = fitted(data, with_constants(candidate.expression, simple)) if values else None
+    tried = fitted(data, with_constants(candidate.expression, simple, powers=True)) if values else None
     is_better = tried is not None and tried.description_length < candidate.description_length
     return tried if tried is not None and is_better else candidate
 

@@ -215,7 +215,7 @@ def _stages(search: Search, problem: Problem, families: Sequence[tuple[str, Any]
             return
         if family is outer:
             for changed in outer(problem, search.limit()):
-                _stages(search, changed, _INSIDE[: {"power": 2, "log": 4}.get(changed.outer, 3)])
+                _stages(search, changed, _INSIDE[: {"power": 2, "square": 4, "log": 4}.get(changed.outer, 3)])
         elif problem.k or family is _powers:
             search.tell(what)
             search.offer(problem, family(problem, search.limit), powers=family is _powers)

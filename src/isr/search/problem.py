@@ -134,4 +134,5 @@ def outer(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:
         if not np.any(root > 0) or np.ptp(target[fine]) == 0:
             continue
         changed = problem.with_target(np.where(fine, target, 0.0), root, inverse)
-        yield replace(changed, outer="exp" if forward is np.exp else name or "power")
+        kind = "exp" if forward is np.exp else "square" if inverse is sympy.sqrt else name or "power"
+        yield replace(changed, outer=kind)

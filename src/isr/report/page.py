@@ -169,9 +169,9 @@ def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
     """Anchor and name of each section that has something to show."""
     data, explorer = context["data"], context["explorer"]
     names = {
+        "laws": "Laws",
         "equations": "Equations",
         "law": "Law",
-        "laws": "Laws",
         "explorer": "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live",
         "summary": "Variables",
         "front": "Front",

@@ -6,7 +6,7 @@ Problems: the planar arm (Err_post, the squared maximum mean discrepancy from ex
 two moons and the Gaussian mixture (C2ST, the accuracy of a classifier that tells draws from exact ones; 0.5 is
 perfect). Time is processor time on one core, building and compilation included, imports not: on a quiet core that
 is wall time, and on a busy one it still is fair. Every budget is a training of its own, with Adam from 2e-3 down to
-zero by a cosine over the budget, 100 rows a step, noise of y in the rows. There are a million rows of the arm, so
+zero by a cosine over the budget, 100 rows per step, noise of y in the rows. There are a million rows of the arm, so
 that no flow goes through them often enough to learn them by heart, and 100,000 of the others. ``BayesFlow`` and
 ``sbi`` train their default networks, sbi's by the same loop, BayesFlow's by its own.
 """

@@ -65,7 +65,7 @@ class InverseModel(FlowModel):
             noise a posterior has no density.
 
     Attributes:
-        noise_: Observation noise that was added to y, a number a column.
+        noise_: Observation noise that was added to y, one per column.
         simulations_: What `fit_simulator` drew, failures included; with several rounds, the rows of the last box.
         n_simulated_: How many rows `fit_simulator` simulated in all rounds.
         rounds_: Box of x that each round of `fit_simulator` drew from; None for a prior without an end.

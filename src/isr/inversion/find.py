@@ -18,7 +18,7 @@ from isr.inversion.correlations import find_groups
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, scaled, values_of
 from isr.inversion.refit import own_floor, refit, simplified
-from isr.inversion.screen import N_ROWS, Features, classes, depends, normal_scores
+from isr.inversion.screen import N_ROWS, Features, classes, depends, different_rows, normal_scores
 from isr.search.candidates import price
 from isr.search.formula import Formula
 
@@ -28,8 +28,8 @@ REFUTED = 1e-4
 AS_STATED = 1.15
 # A positive column may follow a law of its logarithm where it spans this ratio.
 LEAST_RATIO = 4.0
-# Fewer rows are told; columns with a larger correlation are the same in another unit.
-FEW, COPY = 100, 1 - 1e-10
+# Columns with a larger correlation are the same in another unit.
+COPY = 1 - 1e-10
 # A scale that falls below this share of its median may have a floor.
 VANISHING = 0.1
 
@@ -85,7 +85,7 @@ def find_law(
         True
     """
     notes: list[str] = []
-    rows = np.random.default_rng(seed).permutation(_different(x, y, notes))[:N_ROWS]
+    rows = np.random.default_rng(seed).permutation(different_rows(x, y, notes))[:N_ROWS]
     task = _Task(
         Features(x[rows]), y[rows], tuple(x_names), tuple(y_names), search, noise, dict(stated or {}),
         say or (lambda line: None), notes,
@@ -105,18 +105,6 @@ def find_law(
         noisier = task.with_noise(law)
         law = law if noisier is law else task.refitted(noisier)
     return Found(law, task.tests(law), tuple(task.notes))
-
-
-def _different(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray:
-    """Numbers of the rows that are used: each once where many of a continuous y are repeated."""
-    n = len(x)
-    if n < FEW:
-        notes.append(f"it rests on {n} rows alone, too few to refute much")
-    first = np.sort(np.unique(np.hstack([x, y]), axis=0, return_index=True)[1])
-    if len(first) > 0.9 * n or len(np.unique(y, axis=0)) < 0.2 * len(first):
-        return np.arange(n)
-    notes.append(f"of {n} rows {len(first)} are different; each counts once")
-    return first
 
 
 @dataclass

@@ -20,8 +20,8 @@ from scipy.stats import rankdata
 
 # Chance of a false alarm in one test of all features.
 LEVEL = 1e-3
-# Rows that laws are found on, at most.
-N_ROWS = 20_000
+# Rows that laws are found on, at most; fewer than FEW are told.
+N_ROWS, FEW = 20_000, 100
 # Pairs of variables whose products are features, at most.
 MOST_PAIRS = 400
 
@@ -179,3 +179,15 @@ def classes(features: Features, columns: Sequence[np.ndarray]) -> list[list[int]
         else:
             found.append([j])
     return found
+
+
+def different_rows(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray:
+    """Return which rows to use: each once where many of a continuous y are repeated; notes say so."""
+    n = len(x)
+    if n < FEW:
+        notes.append(f"it rests on {n} rows alone, too few to refute much")
+    first = np.sort(np.unique(np.hstack([x, y]), axis=0, return_index=True)[1])
+    if len(first) > 0.9 * n or len(np.unique(y, axis=0)) < 0.2 * len(first):
+        return np.arange(n)
+    notes.append(f"of {n} rows {len(first)} are different; each counts once")
+    return first

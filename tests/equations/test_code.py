@@ -246,7 +246,7 @@ def test_every_function_means_what_sympy_means(function_values, language, tmp_pa
     forward, inverse = function_programs()
     if language == "jax":
         functions = Expressions(forward, inverse, ("a", "b")).to_jax()
-        found = jax.vmap(lambda point: functions.forward(point)[0])(jnp.asarray(points))
+        found = jax.vmap(lambda point: functions.forward(point))(jnp.asarray(points))
     else:
         inputs = Inputs(points, np.zeros((len(points), len(EXPRESSIONS))), np.empty((len(points), 0)))
         source = generate(Expressions(forward, inverse, ("a", "b")), language)

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 
 from equations.expression_models import make
 from isr.bijections.formula import Formulas
-from isr.equations import extract
-from isr.equations.code import LANGUAGES, source
+from isr.equations import code, extract
+from isr.equations.code import LANGUAGES
 from isr.equations.code.languages import Language
 
 FUNCTIONS = {name: f"math.{name}" for name in ("exp", "sin", "atan", "sqrt")} | {"Max": "max", "Min": "min"}
@@ -43,7 +43,7 @@ def isr_sigmoid(a):
 
 @pytest.fixture
 def _with_math(monkeypatch):
-    environment = source.templates()
+    environment = code.templates()
     loader = ChoiceLoader([environment.loader, DictLoader({"math.py.j2": TEMPLATE})])
     monkeypatch.setattr(environment, "loader", loader)
     monkeypatch.setitem(LANGUAGES, "math", MATH)

@@ -1,4 +1,4 @@
-"""A flow as equations: extraction, simplification, complexity, checks, and every form they are printed in."""
+"""A flow as equations: extraction, complexity, checks, and every form they are printed in."""
 
 from isr.equations.check import CheckResult, check
 from isr.equations.complexity import complexity, n_constants
@@ -6,21 +6,8 @@ from isr.equations.expressions import Expressions
 from isr.equations.extract import extract
 from isr.equations.functions import Phi, PhiInverse
 from isr.equations.program import Assignment, Block, ExpressionTooLarge, Program, compose
-from isr.equations.simplify import simplify
 
 __all__ = [
-    "Assignment",
-    "Block",
-    "CheckResult",
-    "ExpressionTooLarge",
-    "Expressions",
-    "Phi",
-    "PhiInverse",
-    "Program",
-    "check",
-    "complexity",
-    "compose",
-    "extract",
-    "n_constants",
-    "simplify",
-]
+    "Assignment", "Block", "CheckResult", "ExpressionTooLarge", "Expressions", "Phi", "PhiInverse", "Program",
+    "check", "complexity", "compose", "extract", "n_constants",
+]  # fmt: skip

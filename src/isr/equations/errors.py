@@ -17,6 +17,12 @@ from isr.bijections.parameters import cast, flatten
 from isr.equations.expressions import Expressions
 from isr.equations.extract import extract
 
+# Equations are written out once for each fitted number; a model with more is no formula to read constants from.
+MOST_CONSTANTS = 60
+_STEP = 1e-6
+# A derivative below this share of the largest is rounding.
+_ROUNDING = 1e-6
+
 
 def printed_errors(model: Any, expressions: Expressions, errors: Any) -> dict[float, float]:
     """Return the standard error of each printed constant that has one, by its absolute value."""
@@ -27,13 +33,6 @@ def printed_errors(model: Any, expressions: Expressions, errors: Any) -> dict[fl
         return [e for direction in found.directions for e in found.program(direction).expressions]
 
     return {} if errors is None else constant_errors(model, np.asarray(errors), write)
-
-
-# Equations are written out once for each fitted number; a model with more is no formula to read constants from.
-MOST_CONSTANTS = 60
-_STEP = 1e-6
-# A derivative below this share of the largest is rounding.
-_ROUNDING = 1e-6
 
 
 def constant_errors(
@@ -62,19 +61,6 @@ def constant_errors(
         if values.shape != constants.shape or not np.allclose(values, constants, rtol=1e-3, atol=1e-6):
             return {}
         parts[row] = (values - constants) / step * errors[k]
-    return _of_one_number(constants, parts)
-
-
-def _floats(expressions: Sequence[sympy.Expr]) -> np.ndarray:
-    """Every number in the expressions, in order of size; whole ones are exact and left out.
-
-    SymPy orders terms by their numbers too, so that the order of reading is not kept when one of them moves.
-    """
-    leaves: list[Any] = [leaf for e in expressions for leaf in sympy.preorder_traversal(e)]
-    return np.sort([float(leaf) for leaf in leaves if leaf.is_Float])
-
-
-def _of_one_number(constants: np.ndarray, parts: np.ndarray) -> dict[float, float]:
     sizes = np.abs(parts)
     largest = sizes.max(axis=0, initial=0.0)
     alone = (sizes > _ROUNDING * largest).sum(axis=0) == 1
@@ -84,3 +70,12 @@ def _of_one_number(constants: np.ndarray, parts: np.ndarray) -> dict[float, floa
         before = known.get(float(value), float(error))
         known[float(value)] = float(error) if np.isclose(before, error) else np.nan
     return {value: error for value, error in known.items() if np.isfinite(error) and error > 0}
+
+
+def _floats(expressions: Sequence[sympy.Expr]) -> np.ndarray:
+    """Every number in the expressions, in order of size; whole ones are exact and left out.
+
+    SymPy orders terms by their numbers too, so that the order of reading is not kept when one of them moves.
+    """
+    leaves: list[Any] = [leaf for e in expressions for leaf in sympy.preorder_traversal(e)]
+    return np.sort([float(leaf) for leaf in leaves if leaf.is_Float])

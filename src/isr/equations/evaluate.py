@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import expit, gammaln, ndtr, ndtri
 
 from isr.bijections.shapes import mixture_quantile
-from isr.equations.code.languages import LANGUAGES
-from isr.equations.code.source import generate, plan, templates
+from isr.equations.code import LANGUAGES, generate, plan, templates
 from isr.equations.program import Program
 
 if TYPE_CHECKING:
@@ -28,38 +27,8 @@ def _run(source: str, names: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class JaxFunctions:
-    """Equations as JAX functions of one sample; batch them with ``jax.vmap``.
-
-    A regressor has ``forward`` alone, its log-determinant None.
-
-    Args:
-        forward: ``(x, y) -> (latent, log_det)``.
-        inverse: ``(latent, y) -> (x, log_det)``.
-        log_prob: ``(x, y) -> log-density``.
-        draw: ``(noise, y) -> x``, the x that standard-normal noise stands for.
-        n_latent: Entries of the latent.
-    """
-
-    forward: Callable[..., tuple[jax.Array, Any]]
-    inverse: Callable[..., tuple[jax.Array, jax.Array]]
-    log_prob: Callable[..., jax.Array]
-    draw: Callable[..., jax.Array]
-    n_latent: int
-
-    def log_det(self, x: jax.Array, y: jax.Array | None = None) -> jax.Array:
-        """Return the log-determinant of forward at ``x``."""
-        return self.forward(x, y)[1]
-
-    def sample(self, key: jax.Array, n: int, y: jax.Array | None = None) -> jax.Array:
-        """Return ``n`` rows of x, given one y."""
-        noise = jax.random.normal(key, (n, self.n_latent))
-        return jax.vmap(lambda row: self.draw(row, y))(noise)
-
-
-def to_jax(equations: Expressions) -> JaxFunctions:
-    """Return the equations as JAX functions of one sample, for ``jit``, ``grad`` and ``vmap``.
+def to_jax(equations: Expressions) -> SimpleNamespace:
+    """Return the functions of ``equations.code("jax")`` without a file: of one sample, for ``jit``, ``grad``, ``vmap``.
 
     Example:
         >>> import jax, isr, jax.numpy as jnp
@@ -68,23 +37,9 @@ def to_jax(equations: Expressions) -> JaxFunctions:
         (2,)
     """
     x, y = (tuple(map(str, range(len(names)))) for names in (equations.x_names, equations.y_names))
-    nameless = replace(
-        equations, forward=replace(equations.forward, labels={}), x_names=x, y_names=y, units={}
-    )
-    made = _run(generate(nameless, "jax"), {"__name__": "isr_equations"})
-    n_latent = len(equations.forward.outputs)
-    if equations.inverse is not None:
-        names = ("isr_forward_and_log_det", "isr_inverse_and_log_det", "log_prob", "draw")
-        return JaxFunctions(*(made[name] for name in names), n_latent)
-    functions = [made[name] for name in plan(equations.forward, LANGUAGES["jax"]).names]
-
-    def forward(x: jax.Array, y: jax.Array | None = None) -> tuple[jax.Array, None]:
-        return jnp.stack([jnp.asarray(f(*x), x.dtype) for f in functions]), None
-
-    def missing(*_: Any) -> Any:
-        equations.program("inverse")
-
-    return JaxFunctions(forward, missing, missing, missing, n_latent)
+    forward = replace(equations.forward, labels={})
+    nameless = replace(equations, forward=forward, x_names=x, y_names=y, units={})
+    return SimpleNamespace(**_run(generate(nameless, "jax"), {"__name__": "isr_equations"}))
 
 
 def _mixture_quantile(u: Any, parts: Sequence[Any]) -> np.ndarray:
@@ -117,16 +72,12 @@ def evaluate(
     y: Float[np.ndarray, "m conditions"] | None = None,
     *,
     function: Callable | None = None,
-    parameters: Sequence[float] = (),
 ) -> tuple[Float[np.ndarray, "n outputs"], Float[np.ndarray, " n"]]:
-    """Return the outputs and the log-determinants of a program for rows of inputs, given as many conditions or a
-    single one.
+    """Return the outputs and the log-determinants of a program for rows of inputs, given as many conditions or one.
 
-    ``function`` is what `compile_numpy` made of the program, to save compiling again; ``parameters`` are values of its
-    last inputs, the same for all rows.
+    ``function`` is what `compile_numpy` made of the program, to save compiling again.
     """
-    rows = _columns(rows, len(program.inputs) - len(parameters), "the input")
-    given = None
+    rows, given = _columns(rows, len(program.inputs), "the input"), None
     if program.conditions:
         if y is None:
             raise ValueError(
@@ -137,9 +88,7 @@ def evaluate(
             raise ValueError(f"y must hold one row or as many as the input ({len(rows)}), got {len(given)}")
         given = np.broadcast_to(given, (len(rows), given.shape[1])).T
     with np.errstate(all="ignore"):
-        results, log_det = (function or compile_numpy(program))(
-            [*np.ascontiguousarray(rows.T), *parameters], given
-        )
+        results, log_det = (function or compile_numpy(program))(list(np.ascontiguousarray(rows.T)), given)
     columns = [np.broadcast_to(np.asarray(r, np.float64), len(rows)) for r in (*results, log_det)]
     return np.stack(columns[:-1], axis=1), columns[-1].copy()
 

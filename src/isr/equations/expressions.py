@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ import sympy
 from jaxtyping import Float
 
 from isr.equations.complexity import complexity, n_constants
-from isr.equations.evaluate import compile_numpy, evaluate
-from isr.equations.program import Block, Program
+from isr.equations.evaluate import compile_numpy, evaluate, to_jax
+from isr.equations.program import Block, Program, compose
 
 if TYPE_CHECKING:
-    from isr.equations.evaluate import JaxFunctions
+    from types import SimpleNamespace
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,6 @@ class Expressions(Sequence):
         n_padding: Zeros appended to x.
         forward_padded: The forward equations with that padding as an input of its own; None without padding.
         blocks: The functions of each coupling block, in forward order.
-        error: How far simplification has moved the values, relative; 0 straight from the model.
 
     Example:
         >>> from isr import Flow, extract
@@ -49,17 +49,13 @@ class Expressions(Sequence):
         <Expressions of depth: complexity 5, 2 constants; print them to read them>
         >>> equations.complexity, equations.n_constants, equations.log_det, list(equations)
         (5, 2, 0.693147180559945, [2*depth - 4])
-        >>> equations.directions, equations.program("inverse").outputs
-        (('forward', 'inverse'), (0.5*z1 + 2,))
+        >>> equations.directions, equations.program("inverse").outputs, equations.composed("inverse").outputs
+        (('forward', 'inverse'), (0.5*z1 + 2,), (0.5*z1 + 2,))
         >>> equations.evaluate("forward", np.array([[2.5]]))
         (array([[1.]]), array([0.69314718]))
-        >>> equations.composed("inverse").outputs, equations.simplified(1e-3).error < 1e-3
-        ((0.5*z1 + 2,), True)
-        >>> "align*" in equations.latex("inverse"), equations.mathml()[:5]
-        (True, '<math')
-        >>> "double" in equations.code("c")
-        True
-        >>> equations.to_jax().forward(np.array([2.5]))[0]
+        >>> "align*" in equations.latex("inverse"), equations.mathml()[:5], "double" in equations.code("c")
+        (True, '<math', True)
+        >>> equations.to_jax().forward(np.array([2.5]))
         Array([1.], dtype=float64)
     """
 
@@ -72,21 +68,18 @@ class Expressions(Sequence):
     n_padding: int = 0
     forward_padded: Program | None = None
     blocks: tuple[Block, ...] = ()
-    error: float = 0.0
 
     def __post_init__(self) -> None:
         n_inputs, n_x = len((self.forward_padded or self.forward).inputs), len(self.x_names)
+        n_latent, back = len(self.forward.outputs), self.inverse
         if n_inputs != n_x + self.n_padding:
             raise ValueError(
                 f"the forward equations read {n_inputs} variables, but x has {n_x} and {self.n_padding} of padding"
             )
-        n_latent = len(self.forward.outputs)
-        if self.inverse is not None and (
-            len(self.inverse.inputs) != n_latent or len(self.inverse.outputs) < n_x
-        ):
+        if back is not None and (len(back.inputs) != n_latent or len(back.outputs) < n_x):
             raise ValueError(
-                f"the inverse equations take {len(self.inverse.inputs)} latents to {len(self.inverse.outputs)} "
-                f"variables, expected {n_latent} to {n_x}"
+                f"the inverse equations take {len(back.inputs)} latents to {len(back.outputs)} variables, expected "
+                f"{n_latent} to {n_x}"
             )
 
     @property
@@ -116,10 +109,10 @@ class Expressions(Sequence):
 
     def program(self, direction: str = "forward") -> Program:
         """Return the equations of one direction, ``"forward"`` or ``"inverse"``."""
-        if direction not in ("forward", "inverse"):
-            raise ValueError(f"direction must be one of forward, inverse, got {direction!r}")
         if direction == "forward":
             return self.forward
+        if direction != "inverse":
+            raise ValueError(f"direction must be one of forward, inverse, got {direction!r}")
         if self.inverse is None:
             raise ValueError(
                 "a regressor's formulas give y from x alone; they have no inverse, log-determinant or density"
@@ -156,51 +149,7 @@ class Expressions(Sequence):
         """Return one direction without intermediates, each output and the log-determinant in the inputs alone;
         refuse with `ExpressionTooLarge` what would take more operations than allowed.
         """
-        from isr.equations.program import compose
-
         return compose(self.program(direction), max_operations=max_operations)
-
-    def simplified(
-        self,
-        budget: float = 1e-3,
-        rows: Float[np.ndarray, "n x"] | None = None,
-        y: Float[np.ndarray, "n condition"] | None = None,
-        *,
-        collapse_guards: bool = False,
-    ) -> Expressions:
-        """Return shorter equations whose values stay within ``budget`` of these, relative.
-
-        Forward and inverse are simplified each on its own, so they undo each other within the budget only. The
-        blocks stay those of the model.
-
-        Args:
-            budget: Largest relative change of an output or log-determinant on the rows.
-            rows: Rows of x to judge by; when left out draws of the model, or of a normal law for a regressor.
-            y: Their conditions, in the conditional form.
-            collapse_guards: Whether guards that never act on the rows may go; off the rows that changes values.
-        """
-        from isr.equations.simplify import simplify
-
-        guards = {"collapse_guards": collapse_guards}
-        if self.inverse is None:
-            forward, error = simplify(self.forward, budget, rows, **guards)
-            return replace(self, forward=forward, error=error)
-        rng = np.random.default_rng(0)
-        if rows is None:
-            n_condition = len(self.inverse.conditions)
-            y = rng.normal(size=(1000, n_condition)) if n_condition and y is None else y
-            rows = self.evaluate("inverse", rng.normal(size=(1000, len(self.inverse.inputs))), y)[0]
-        rows = np.asarray(rows, np.float64)
-        forward, error = simplify(self.forward, budget, rows, y, **guards)
-        inverse, error_back = simplify(
-            self.inverse, budget, self.evaluate("forward", rows, y)[0], y, **guards
-        )
-        padded = self.forward_padded
-        if padded is not None:
-            wide = np.column_stack([rows, rng.normal(size=(len(rows), self.n_padding))])
-            padded, _ = simplify(padded, budget, wide, y, **guards)
-        worst = max(error, error_back)
-        return replace(self, forward=forward, inverse=inverse, forward_padded=padded, error=worst)
 
     def text(
         self,
@@ -241,10 +190,8 @@ class Expressions(Sequence):
 
         return generate(self, language)
 
-    def to_jax(self) -> JaxFunctions:
-        """Return the equations as JAX functions of one sample, to differentiate, compile and batch."""
-        from isr.equations.evaluate import to_jax
-
+    def to_jax(self) -> SimpleNamespace:
+        """Return the functions of ``code("jax")``, to differentiate, compile and batch."""
         return to_jax(self)
 
     def __len__(self) -> int:
@@ -263,10 +210,9 @@ class Expressions(Sequence):
     def __str__(self) -> str:
         if self.inverse is None:
             return self.text()
-        return (
-            f"Forward\n{_indented(self.text('forward'))}\n\nInverse\n{_indented(self.text('inverse'))}\n\n"
-            f"complexity {self.complexity}, {self.n_constants} constants"
-        )
+        forward, inverse = (self.text(way).replace("\n", "\n  ") for way in self.directions)
+        counts = f"complexity {self.complexity}, {self.n_constants} constants"
+        return f"Forward\n  {forward}\n\nInverse\n  {inverse}\n\n{counts}"
 
     def __repr__(self) -> str:
         if self.inverse is None:
@@ -280,13 +226,8 @@ class Expressions(Sequence):
     def _repr_latex_(self) -> str:
         return self.latex()
 
-    def _repr_html_(self) -> str:
-        return self._html()
-
-    def _html(self, title: str = "", *, table: str = "", note: str = "", errors: Any = None) -> str:
+    def _repr_html_(self, title: str = "", *, table: str = "", note: str = "", errors: Any = None) -> str:
         """Return the equations as HTML for notebooks, between a title and a table; ``errors`` as in `text`."""
-        from isr.equations.notebook import as_html
-
         names = {"forward": "from x to the latent", "inverse": "from the latent to x"}
         sections = [
             (names[way] if self.inverse is not None else "", self.text(way, unicode=True, errors=errors))
@@ -295,5 +236,23 @@ class Expressions(Sequence):
         return as_html(title, sections, table=table, note=note)
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+# What a notebook shows of a text: so many lines, each so long.
+MOST_LINES, LONGEST = 40, 300
+_PRE = "margin:.2em 0 .8em 1em;font-family:monospace;line-height:1.5;white-space:pre;overflow-x:auto;text-align:left"
+
+
+def as_html(title: str, sections: Sequence[tuple[str, str]], *, table: str = "", note: str = "") -> str:
+    """Return texts under their headings as HTML, every word escaped, long ones cut; ``table`` is HTML below them.
+
+    Example:
+        >>> "<b>y given x</b>" in as_html("a law", [("y given x", "y = 2*x")])
+        True
+    """
+    body = f"<p><b>{html.escape(title)}</b></p>" if title else ""
+    for name, text in sections:
+        lines = [line if len(line) <= LONGEST else f"{line[:LONGEST]} …" for line in text.splitlines()]
+        if len(lines) > MOST_LINES:
+            lines[MOST_LINES:] = [f"… and {len(lines) - MOST_LINES} more lines; print it to read them"]
+        heading, shown = f"<b>{html.escape(name)}</b>" if name else "", html.escape("\n".join(lines))
+        body += f'<div>{heading}<pre style="{_PRE}">{shown}</pre></div>'
+    return f"<div>{body}{table}{f'<p>{html.escape(note)}</p>' if note else ''}</div>"

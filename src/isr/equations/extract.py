@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -60,15 +60,15 @@ def extract(
         >>> "return 2.0*(length*length);" in area.code("js")
         True
     """
+    known = dict(units or {})
     if isinstance(model, Formulas):
-        return _of_formulas(model, x_names, y_names, dict(units or {}))
+        return _of_formulas(model, x_names, y_names, known)
     if not isinstance(model, Flow):
         raise TypeError(
             f"extract takes a Flow or Formulas, got a {type(model).__name__}; a fitted estimator has its equations in "
             ".expressions_"
         )
-    names = name_variables(model, x_names, y_names)
-    known = dict(units or {})
+    names = _names_of(model, x_names, y_names)
     unknown = set(known) - set(names.labels.values())
     if unknown:
         raise ValueError(
@@ -98,24 +98,18 @@ def _of_formulas(
     return Expressions(program, None, inputs, outputs, units)
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(NamedTuple):
     """The symbols of x, of y whichever way it enters, of free latents and of a padding; the user's names of them."""
 
     x: Symbols
     y: Symbols
     z: Symbols
     padding: Symbols
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str]
 
 
-def name_variables(
-    flow: Flow, x_names: Sequence[str] | None = None, y_names: Sequence[str] | None = None
-) -> Names:
-    """Return the symbols of ``flow``'s variables; left out, they are x1, x2, ... and y1, y2, ...
-
-    Any text is a fine name: what is no safe identifier gets one that looks like it.
-    """
+def _names_of(flow: Flow, x_names: Sequence[str] | None, y_names: Sequence[str] | None) -> Names:
+    """The symbols of a flow's variables; any text is a fine name: what is no safe identifier gets one like it."""
     x, y = _given(x_names, "x", flow.dim), _given(y_names, "y", flow.condition_dim)
     shared = sorted(set(x) & set(y))
     if shared:
@@ -203,8 +197,9 @@ def _written(
     taken: Iterable[str] = (),
 ) -> tuple[Program, list[Block]]:  # fmt: skip
     """Write values as a program; outputs that are held inside bounds give those to the program instead."""
-    bounds = tuple(_bounds(v) for v in results)
-    plain = [v.args[0] if isinstance(v, Node) and v.op == "inside" else v for v in results]
+    held = [v.args if isinstance(v, Node) and v.op == "inside" else (v, -np.inf, np.inf) for v in results]
+    plain = [value for value, _, _ in held]
+    bounds = tuple(tuple(float(end) if np.isfinite(end) else None for end in ends) for _, *ends in held)
     writer = Writer(graph)
     writer.name([*plain, log_det], {*taken, *(s.name for s in (*inputs, *outputs))})
     program = Program(
@@ -222,10 +217,3 @@ def _written(
         if part.startswith("block "):
             blocks.setdefault(part, {})[role] = tuple(writer.expression(v) for v in values)
     return without_dead_code(program), [Block(i, values) for i, values in enumerate(blocks.values(), 1)]
-
-
-def _bounds(value: Value) -> tuple[float | None, float | None]:
-    if not (isinstance(value, Node) and value.op == "inside"):
-        return None, None
-    low, high = (float(end) if np.isfinite(end) else None for end in value.args[1:])
-    return low, high

@@ -5,6 +5,7 @@ Some stay whole in SymPy too: the normal distribution function, its quantile, an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -90,7 +91,6 @@ class LogAddExp(Guarded):
         return self.written._eval_evalf(prec)
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """Return a derivative, for SymPy's ``diff``."""
         a, b = self.args
         return sigmoid(a - b if argindex == 1 else b - a)  # type: ignore[operator]
 
@@ -102,7 +102,6 @@ class Log1p(Guarded, _Whole):
     written = property(lambda self: sympy.log(1 + self.args[0]))
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """Return the derivative, for SymPy's ``diff``."""
         return 1 / (1 + self.args[0])
 
 
@@ -113,7 +112,6 @@ class Expm1(Guarded, _Whole):
     written = property(lambda self: sympy.exp(self.args[0]) - 1)
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """Return the derivative, for SymPy's ``diff``."""
         return sympy.exp(self.args[0])
 
 
@@ -136,12 +134,8 @@ class MixtureQuantile(sympy.Function):
             def gap(x: Any) -> Any:
                 return mp.fsum(r * mp.ncdf(sign * (x - m) / s) for r, m, s in laws) - mp.ncdf(sign * u)
 
-            alone = max(ends) == min(ends)
-            root = (
-                ends[0]
-                if alone
-                else mp.findroot(gap, (min(ends), max(ends)), solver="anderson", verify=False)
-            )
+            low, high = min(ends), max(ends)
+            root = low if low == high else mp.findroot(gap, (low, high), solver="anderson", verify=False)
             return sympy.Float(root, precision=prec)
 
 
@@ -155,7 +149,6 @@ class sigmoid(_Whole):
     _value = staticmethod(lambda g: 1 / (1 + mp.exp(-g)))
 
     def fdiff(self, argindex: int = 1) -> Any:
-        """Return the derivative, for SymPy's ``diff``."""
         return self * (1 - self)
 
 
@@ -196,12 +189,7 @@ def _cases(condition: Any, then: Any, otherwise: Any) -> Any:
     return sympy.Piecewise((then, condition), *others)
 
 
-def _max(a: Any, b: Any) -> Any:
-    return sympy.Max(a, b, evaluate=False)
-
-
-def _min(a: Any, b: Any) -> Any:
-    return sympy.Min(a, b, evaluate=False)
+_max, _min = (functools.partial(limit, evaluate=False) for limit in (sympy.Max, sympy.Min))
 
 
 # Elementary functions by the names of JAX's steps: what they are on numbers, and in SymPy.

@@ -60,8 +60,6 @@ class Program:
         >>> program = Program((x,), (), (Assignment(v, 2 * x),), (v + 1,), sympy.log(2))
         >>> program.expressions, program.n_operations
         ((2*x, v + 1, log(2)), 3)
-        >>> program.with_expressions((3 * x, v, sympy.log(3))).assignments[0].value
-        3*x
     """
 
     inputs: tuple[sympy.Symbol, ...]
@@ -83,18 +81,6 @@ class Program:
         """Every right-hand side: assignments, outputs, log-determinant."""
         return (*(a.value for a in self.assignments), *self.outputs, self.log_det)
 
-    def with_expressions(self, expressions: tuple[sympy.Expr, ...]) -> Program:
-        """Return the same program with other right-hand sides, given in the order of ``expressions``."""
-        n = len(self.assignments)
-        return replace(
-            self,
-            assignments=tuple(
-                replace(a, value=v) for a, v in zip(self.assignments, expressions[:n], strict=True)
-            ),
-            outputs=expressions[n:-1],
-            log_det=expressions[-1],
-        )
-
     def __str__(self) -> str:
         from isr.equations.text import text
 
@@ -111,7 +97,7 @@ class Program:
         return latex(self)
 
     def _repr_html_(self) -> str:
-        from isr.equations.notebook import as_html
+        from isr.equations.expressions import as_html
 
         return as_html("", [("", str(self))])
 
@@ -178,20 +164,18 @@ def compose(program: Program, *, max_operations: float = 1000) -> Program:
     """
     size = composed_size(program)
     if size > max_operations:
+        shown = f"{size:,}" if size < 10**9 else f"{float(size):.1e}" if size < 10**300 else "10^300 or more"
         raise ExpressionTooLarge(
-            f"the composed closed form would take about {_readable(size)} operations, more than the "
-            f"{max_operations:,} allowed; read the block form instead (.forward, .inverse, .blocks), prune the model "
-            f"to fewer terms, or raise max_operations"
+            f"the composed closed form would take about {shown} operations, more than the {max_operations:,} "
+            f"allowed; read the block form instead (.forward, .inverse, .blocks), prune the model to fewer terms, or "
+            f"raise max_operations"
         )
     values: dict[sympy.Basic, sympy.Expr] = {}
     for assignment in program.assignments:
         values[assignment.target] = replaced(assignment.value, values)
-    return replace(
-        program,
-        assignments=(),
-        outputs=tuple(written_out(replaced(e, values)) for e in program.outputs),
-        log_det=written_out(replaced(program.log_det, values)),
-    )
+    outputs = tuple(written_out(replaced(e, values)) for e in program.outputs)
+    log_det = written_out(replaced(program.log_det, values))
+    return replace(program, assignments=(), outputs=outputs, log_det=log_det)
 
 
 def composed_size(program: Program) -> int:
@@ -205,7 +189,3 @@ def composed_size(program: Program) -> int:
     for assignment in program.assignments:
         sizes[assignment.target] = size(assignment.value)
     return sum(map(size, (*program.outputs, program.log_det)))
-
-
-def _readable(size: int) -> str:
-    return f"{size:,}" if size < 10**9 else f"{float(size):.1e}" if size < 10**300 else "10^300 or more"

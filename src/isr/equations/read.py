@@ -82,10 +82,8 @@ class _Reader:
             return self._scan(params, values)
         if name == "cond":
             return self._cond(params["branches"], values[0], values[1:])
-        if name == "while":
-            return self._while(params, values)
         if name == "select_n" and not symbolic[0]:
-            return [_selected(values)]
+            return [np.choose(np.asarray(values[0], int), values[1:])]
         if not any(symbolic):
             if name in _ARITHMETIC or name in STEPS:
                 numeric = _ARITHMETIC[name][0] if name in _ARITHMETIC else STEPS[name][0]
@@ -94,10 +92,10 @@ class _Reader:
             return _bound(step, values)
         if name == "name":
             return [self._named(values[0], params["name"])]
-        if name in _FOLDING:
-            return [self._folded(_FOLDING[name], values[0], params["axes"])]
-        if name in _RUNNING:
-            return [self._running(_RUNNING[name], values[0], params["axis"], params["reverse"])]
+        if name.startswith("reduce_") and name[7:] in _FOLDS:
+            return [self._folded(_FOLDS[name[7:]], values[0], params["axes"])]
+        if name.startswith("cum") and name[3:] in _FOLDS:
+            return [self._running(_FOLDS[name[3:]], values[0], params["axis"], params["reverse"])]
         if name == "integer_pow":
             return [self._each(lambda g, a: g.power(a, Fraction(params["y"])), values)]
         if name == "select_n":
@@ -135,9 +133,8 @@ class _Reader:
             if name == "sin2pi":  # the factor joins the constants inside, which makes frequencies readable
                 return graph.call("sin", graph.sum(((2 * np.pi, arguments[0]),)))
             for end, held in ((low, "max"), (high, "min")):
-                arguments = (
-                    arguments if end is None else tuple(graph.extreme(held, a, end) for a in arguments)
-                )
+                if end is not None:
+                    arguments = tuple(graph.extreme(held, a, end) for a in arguments)
             return graph.node("primitive", name, *arguments)
 
         return of
@@ -183,22 +180,6 @@ class _Reader:
             return results[0]
         pairs = zip(*results, strict=True)
         return [self._each(lambda g, *v: g.where(v[0], v[2], v[1]), [which, *pair]) for pair in pairs]
-
-    def _while(self, params: dict[str, Any], values: list[Any]) -> list[Any]:
-        """A loop whose end does not depend on the inputs."""
-        n_test, n_body = params["cond_nconsts"], params["body_nconsts"]
-        test, body, part = params["cond_jaxpr"], params["body_jaxpr"], self.graph.part
-        first, fixed, carry = values[:n_test], values[n_test : n_test + n_body], values[n_test + n_body :]
-        for _ in range(_MOST_TURNS):
-            (goes_on,) = self.run(test.jaxpr, test.consts, [*first, *carry], part)
-            if is_symbolic(goes_on):
-                raise TypeError(
-                    "the program has a loop whose end depends on its inputs; use a fixed number of turns"
-                )
-            if not goes_on:
-                return carry
-            carry = self.run(body.jaxpr, body.consts, [*fixed, *carry], part)
-        raise TypeError(f"the program has a loop of more than {_MOST_TURNS} turns, too long to write out")
 
     def _dot(self, a: np.ndarray, b: np.ndarray, numbers: Any) -> np.ndarray:
         (ca, cb), (ba, bb) = numbers
@@ -252,7 +233,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, Node | float) else value.item() if hasattr(value, "item") else value
 
 
-_MOST_TURNS = 1000
 _CALLING = (
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2",
 )  # fmt: skip
@@ -265,26 +245,13 @@ def _power(graph: Graph, a: Value, b: Value) -> Value:
     return graph.call("exp", graph.multiply(b, graph.call("log", a)))
 
 
-def _sum(graph: Graph, values: Sequence[Value]) -> Value:
-    return graph.sum((1.0, v) for v in values)
-
-
-def _product(graph: Graph, values: Sequence[Value]) -> Value:
-    return functools.reduce(graph.multiply, values, 1.0)
-
-
-def _largest(graph: Graph, values: Sequence[Value]) -> Value:
-    return functools.reduce(functools.partial(graph.extreme, "max"), values)
-
-
-def _smallest(graph: Graph, values: Sequence[Value]) -> Value:
-    return functools.reduce(functools.partial(graph.extreme, "min"), values)
-
-
-_FOLDING = {
-    "reduce_sum": _sum, "reduce_prod": _product, "reduce_max": _largest, "reduce_min": _smallest,
-}  # fmt: skip
-_RUNNING = {"cumsum": _sum, "cumprod": _product, "cummax": _largest, "cummin": _smallest}
+# What ``reduce_sum`` and ``cumsum``, ... do to values of a graph.
+_FOLDS: dict[str, Callable[[Graph, Sequence[Value]], Value]] = {
+    "sum": lambda graph, values: graph.sum((1.0, v) for v in values),
+    "prod": lambda graph, values: functools.reduce(graph.multiply, values, 1.0),
+    "max": lambda graph, values: functools.reduce(functools.partial(graph.extreme, "max"), values),
+    "min": lambda graph, values: functools.reduce(functools.partial(graph.extreme, "min"), values),
+}
 
 
 # What steps do to numbers and to values of a graph, element by element, where they are more than a function by name.
@@ -310,25 +277,12 @@ _ARITHMETIC: dict[str, tuple[Callable[..., Any], Callable[..., Value]]] = {
 }
 
 
-def _selected(values: list[Any]) -> np.ndarray:
-    which, *cases = np.broadcast_arrays(*(np.asarray(v) for v in values))
-    result = cases[0]
-    for number, case in enumerate(cases[1:], 1):
-        result = np.where(which.astype(int) == number, case, result)
-    return result
-
-
 def _broadcast(values: list[Any], params: dict[str, Any]) -> list[Any]:
     array = np.asarray(values[0])
     shape = [1] * len(params["shape"])
     for axis, place in enumerate(params["broadcast_dimensions"]):
         shape[place] = array.shape[axis]
     return [np.broadcast_to(array.reshape(shape), params["shape"])]
-
-
-def _cast(values: list[Any], params: dict[str, Any]) -> list[Any]:
-    array = np.asarray(values[0])
-    return [array if array.dtype == object else array.astype(params["new_dtype"])]
 
 
 def _slice(values: list[Any], params: dict[str, Any]) -> list[Any]:
@@ -340,19 +294,16 @@ def _slice(values: list[Any], params: dict[str, Any]) -> list[Any]:
 _MOVING: dict[str, Callable[[list[Any], dict[str, Any]], list[Any]]] = {
     "broadcast_in_dim": _broadcast,
     "concatenate": lambda v, p: [np.concatenate(v, axis=p["dimension"])],
-    "convert_element_type": _cast,
-    "copy": lambda v, _: v,
-    "copy_p": lambda v, _: v,
+    "convert_element_type": lambda v, p: [v[0] if v[0].dtype == object else v[0].astype(p["new_dtype"])],
     "expand_dims": lambda v, p: [np.expand_dims(v[0], p["dimensions"])],
-    "optimization_barrier": lambda v, _: v,
     "reshape": lambda v, p: [np.reshape(v[0], p["new_sizes"])],
     "rev": lambda v, p: [np.flip(v[0], p["dimensions"])],
     "slice": _slice,
     "split": lambda v, p: np.split(v[0], np.cumsum(p["sizes"])[:-1], axis=p["axis"]),
     "squeeze": lambda v, p: [np.squeeze(v[0], tuple(p["dimensions"]))],
     "stack": lambda v, p: [np.stack(v, axis=p["axis"])],
-    "stop_gradient": lambda v, _: v,
     "transpose": lambda v, p: [np.transpose(v[0], p["permutation"])],
+    **dict.fromkeys(("copy", "copy_p", "optimization_barrier", "stop_gradient"), lambda v, _: v),
 }
 
 

@@ -9,8 +9,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import sympy
 from sympy.printing.precedence import PRECEDENCE
@@ -31,8 +30,7 @@ _SUPERSCRIPT = str.maketrans("0123456789-", f"{_RAISED}⁻")
 _SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(NamedTuple):
     """A name taken apart: letter or word, what stands below and above it, and whether it is free text."""
 
     base: str
@@ -56,8 +54,7 @@ def label_of(name: str, labels: Mapping[str, str]) -> Label:
 
 def _parts(name: str) -> tuple[str, tuple[str, ...]]:
     first, *rest = name.split("_")
-    match = re.fullmatch(r"([^\W\d]+)(\d*)", first)
-    if match is None:
+    if (match := re.fullmatch(r"([^\W\d]+)(\d*)", first)) is None:
         return name, ()
     return LETTERS.get(match[1], match[1]), tuple(part for part in (match[2], *rest) if part)
 
@@ -130,14 +127,19 @@ class Readable(Printer):
 
     def _as_ordered_terms(self, expr: Any, order: str | None = None) -> list[Any]:
         """``x2`` before ``x10``; ``z - t`` and ``1 + exp(g)`` where SymPy would write ``-t + z`` and ``exp(g) + 1``."""
+
+        def natural(variable: Any) -> str:
+            return re.sub(r"\d+", lambda m: m[0].zfill(9), variable.name) if variable.is_Symbol else "\uffff"
+
         key, is_reversed = expr._parse_order(order or self.order)
         terms, variables = expr.as_terms()
-        places = sorted(range(len(variables)), key=lambda i: _natural(variables[i]))
+        places = sorted(range(len(variables)), key=lambda i: natural(variables[i]))
         ordered = [(term, (n, tuple(powers[i] for i in places), rest)) for term, (n, powers, rest) in terms]
         found = [term for term, _ in sorted(ordered, key=key, reverse=is_reversed)]
         if len(found) == 2:
             first, second = found
-            swap = _is_negative(first) and not _is_negative(second)
+            is_negative = [bool(term.as_coeff_Mul()[0].is_negative) for term in found]
+            swap = is_negative == [True, False]
             found = found[::-1] if swap or (second == 1 and isinstance(first, sympy.exp)) else found
         return found
 
@@ -177,15 +179,6 @@ class Readable(Printer):
     _print_PhiInverse = _print_atan2 = _print_Phi
 
 
-def _natural(variable: Any) -> str:
-    """``x2`` before ``x10``, and functions after them as SymPy has them."""
-    return re.sub(r"\d+", lambda m: m[0].zfill(9), variable.name) if variable.is_Symbol else "\uffff"
-
-
-def _is_negative(term: Any) -> bool:
-    return bool(term.as_coeff_Mul()[0].is_negative)
-
-
 def _guard(expr: Any) -> tuple[sympy.Expr, sympy.Expr, sympy.Expr] | None:
     """(value, low, high) when an expression holds a value between two numbers, else None."""
     high, inner = _number_first(expr)
@@ -203,10 +196,9 @@ def _number_first(limited: Any) -> list[Any]:
 def broken(value: sympy.Expr, printer: Any, width: int | None, width_of: Callable[[str], int]) -> list[str]:
     """Return the print of a value; that of a long sum as several, each of about ``width`` characters."""
     whole = printer.doprint(value)
+    lines, taken = [[]], 0
     if width is None or not value.is_Add or width_of(whole) <= width:
         return [whole]
-    lines: list[list[Any]] = [[]]
-    taken = 0
     for term in printer._as_ordered_terms(value):
         needed = width_of(printer.doprint(term)) + 3
         if lines[-1] and taken + needed > width:
@@ -257,13 +249,8 @@ class UnicodePrinter(TextPrinter):
 
     def _print_Symbol(self, expr: sympy.Symbol) -> str:
         own = self.labels.get(expr.name)
-        shown = (
-            expr.name
-            if own is None
-            else own
-            if unicodedata.normalize("NFKC", own).isidentifier()
-            else expr.name
-        )
+        is_plain = own is not None and unicodedata.normalize("NFKC", own).isidentifier()
+        shown = own if is_plain else expr.name
         match = re.fullmatch(r"([^\W\d_]+)(\d+)", shown, re.ASCII if own is None else 0)
         return match[1] + match[2].translate(_SUBSCRIPT) if match else shown
 
@@ -331,12 +318,9 @@ def text(
 
 def legend(program: Program, units: Mapping[str, str], printer: Printer | None = None) -> list[str]:
     """Return what symbols stand for, where that is not what ``printer`` prints, and in which unit."""
-    lines = []
+    lines, printer = [], printer or TextPrinter()
     for symbol in dict.fromkeys((*program.inputs, *program.conditions, *program.output_symbols)):
-        label, shown = (
-            program.labels.get(symbol.name, symbol.name),
-            (printer or TextPrinter()).doprint(symbol),
-        )
+        label, shown = program.labels.get(symbol.name, symbol.name), printer.doprint(symbol)
         unit = f" in {one_line(units[label])}" if units.get(label) else ""
         if unicodedata.normalize("NFKC", label) != unicodedata.normalize("NFKC", shown):
             lines.append(f"{shown}: {one_line(label)}{unit}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -105,15 +106,16 @@ def name_latex(name: str) -> str:
 
 def _word(word: str) -> str:
     """Letters and words as LaTeX has them: Greek by name, words upright, what is foreign as text."""
+
+    def piece(text: str) -> str:
+        if text in GREEK:
+            return "o" if text == "ο" else rf"\{GREEK[text]}"
+        return text if len(text) == 1 or text.isdigit() else rf"\mathrm{{{text}}}"
+
     pieces = re.findall(r"[A-Za-z]+|\d+|.", word)
-    if not all(piece.isascii() or piece in GREEK for piece in pieces):
+    if not all(p.isascii() or p in GREEK for p in pieces):
         return rf"\text{{{_escaped(word)}}}"
-    known = [rf"\{GREEK[p]}" if p in GREEK and p != "ο" else "o" if p == "ο" else _upright(p) for p in pieces]
-    return " ".join(known)
-
-
-def _upright(piece: str) -> str:
-    return piece if len(piece) == 1 or piece.isdigit() else rf"\mathrm{{{piece}}}"
+    return " ".join(map(piece, pieces))
 
 
 def _escaped(text: str) -> str:
@@ -192,7 +194,10 @@ class MathMLPrinter(Readable, MathMLPresentationPrinter):
         return self._element("mrow", self._print(expr.lhs), sign, self._print(expr.rhs))
 
     def doprint(self, expr: sympy.Expr) -> str:
-        markup = re.sub(r"&[A-Za-z]+;", _as_character, super().doprint(expr))
+        # Only a browser knows the names of most entities.
+        markup = re.sub(
+            r"&(?!(?:lt|gt|amp|quot);)[A-Za-z]+;", lambda m: html.unescape(m[0]), super().doprint(expr)
+        )
         for plain, typeset in _TYPESET.items():
             markup = markup.replace(plain, typeset)
         return markup
@@ -210,12 +215,6 @@ _DETERMINANT = (
     '<mrow><mi>ln</mi><mo form="prefix" stretchy="false">|</mo><mi>det</mi><mspace width="0.17em"></mspace>'
     '<mi>J</mi><mo form="postfix" stretchy="false">|</mo></mrow>'
 )
-_OF_XML = ("&lt;", "&gt;", "&amp;", "&quot;")
-
-
-def _as_character(entity: re.Match) -> str:
-    """The character an entity stands for, since only a browser knows its name."""
-    return entity[0] if entity[0] in _OF_XML else html.unescape(entity[0])
 
 
 def mathml(
@@ -236,7 +235,7 @@ def mathml(
     rows = []
     for target, value, _ in rows_of(program, log_det):
         name = _DETERMINANT if target is None else printer.doprint(target)
-        first, *others = broken(value, printer, width, _markup_width)
+        first, *others = broken(value, printer, width, lambda m: len(_plain(m).replace(_INVISIBLE_TIMES, "")))
         rows.append(f"<mtd{left}>{name}</mtd><mtd><mo>=</mo></mtd><mtd{right}>{first}</mtd>")
         for line in others:
             plus = "" if _plain(line)[:1] in ("-", "−") else "<mo>+</mo>"
@@ -244,10 +243,6 @@ def mathml(
     table = "".join(f"<mtr>{row}</mtr>" for row in rows)
     opening = '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable displaystyle="true">'
     return f"{opening}{table}</mtable></math>"
-
-
-def _markup_width(markup: str) -> int:
-    return len(_plain(markup).replace(_INVISIBLE_TIMES, ""))
 
 
 def _plain(markup: str) -> str:
@@ -282,16 +277,24 @@ def listings(expressions: Expressions, errors: Mapping[float, float] | None = No
     """Return the equations of a model, each direction under its heading; ``errors`` as in `mathml`."""
     if expressions.inverse is None:
         return [listing(expressions.forward, "y from x", errors=errors, log_det=False)]
-    return [
-        listing(expressions.program(way), f"{HEADINGS[way]}: {_arrow(expressions, way)}", errors=errors)
-        for way in expressions.directions
-    ]
+    latent, given = "z", " given y" if expressions.y_names else ""
+    if expressions.noise:
+        latent, given = "y, z", ""
+    headings = f"Forward: x to {latent}{given}", f"Inverse: {latent} to x{given}"
+    programs = expressions.forward, expressions.inverse
+    return [listing(p, heading, errors=errors) for p, heading in zip(programs, headings, strict=True)]
 
 
 def composed_listings(expressions: Expressions) -> list[Listing]:
     """Return each direction of a model without intermediates, where that is short."""
-    found = (_in_one_piece(expressions, direction) for direction in expressions.directions)
-    return [piece for piece in found if piece is not None]
+    found, log_det = [], expressions.inverse is not None
+    for way in expressions.directions:
+        program = expressions.program(way)
+        if program.assignments:
+            with suppress(ExpressionTooLarge):
+                composed = compose(program, max_operations=MOST_COMPOSED)
+                found.append(listing(composed, f"{HEADINGS[way]}, in one piece", log_det=log_det))
+    return found
 
 
 def listing(
@@ -312,21 +315,3 @@ def listing(
 def n_terms(program: Program) -> int:
     """Return how many numbers stand in the intermediates of a program."""
     return sum(len(a.value.atoms(sympy.Number)) for a in program.assignments)
-
-
-def _in_one_piece(expressions: Expressions, direction: str) -> Listing | None:
-    program = expressions.program(direction)
-    if not program.assignments:
-        return None
-    try:
-        composed = compose(program, max_operations=MOST_COMPOSED)
-    except ExpressionTooLarge:
-        return None
-    log_det = expressions.inverse is not None
-    return listing(composed, f"{HEADINGS[direction]}, in one piece", log_det=log_det)
-
-
-def _arrow(expressions: Expressions, direction: str) -> str:
-    latent = "y, z" if expressions.noise else "z"
-    given = "" if expressions.noise or not expressions.y_names else " given y"
-    return f"x to {latent}{given}" if direction == "forward" else f"{latent} to x{given}"

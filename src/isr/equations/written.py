@@ -63,19 +63,14 @@ class Writer:
         numbered = role == "hidden"
         lead = f"b{part.split()[-1]}_" if self._several and part.startswith("block ") else ""
         value = self.expression(inner) if node.op == "name" else self._written(node)
-        symbol = sympy.Symbol(
-            self._free(f"{lead}h" if numbered else lead + label, numbered=numbered), real=True
-        )
-        self._known[node] = symbol
-        return Assignment(symbol, value, part, role)
-
-    def _free(self, name: str, *, numbered: bool) -> str:
+        name = f"{lead}h" if numbered else lead + label
         number, candidate = 1, f"{name}1" if numbered else name
         while candidate in self._taken:
             number += 1
             candidate = f"{name}{number}" if numbered else f"{name}_v{number}"
         self._taken.add(candidate)
-        return candidate
+        self._known[node] = symbol = sympy.Symbol(candidate, real=True)
+        return Assignment(symbol, value, part, role)
 
     def _written(self, node: Node) -> Any:
         if node.op == "symbol":
@@ -86,7 +81,8 @@ class Writer:
             constant, terms = node.args
             return linear([(self._number(c), self.expression(n)) for n, c in terms], self._number(constant))
         if node.op == "product":
-            return sympy.Mul(*(self.expression(n) ** _exponent(p) for n, p in node.args))
+            powers = (sympy.Rational(p) if isinstance(p, Fraction) else number(p) for _, p in node.args)
+            return sympy.Mul(*(self.expression(n) ** p for (n, _), p in zip(node.args, powers, strict=True)))
         name, arguments = (node.args[0], node.args[1:]) if node.op == "primitive" else (node.op, node.args)
         return self._form(name)(*(self.expression(a) for a in arguments))
 
@@ -95,21 +91,15 @@ def _form(name: str) -> Callable[..., Any]:
     return FORMS[name] if name in FORMS else cast(Any, lookup(name).symbol)
 
 
-def _reached(results: Iterable[Value]) -> list[Node]:
-    """The nodes that results read, each after those it reads."""
-    seen: set[Node] = set()
-    waiting = [v for v in results if isinstance(v, Node)]
-    while waiting:
-        node = waiting.pop()
-        if node not in seen:
-            seen.add(node)
-            waiting += node.reads
-    return sorted(seen, key=lambda node: node.order)
-
-
 def _named(results: Sequence[Value]) -> list[Node]:
     """The nodes that get a name: those the model names, and of hidden units and other values what saves writing."""
-    reached, ends = _reached(results), {v for v in results if isinstance(v, Node)}
+    ends = {v for v in results if isinstance(v, Node)}
+    seen, waiting = set(ends), list(ends)
+    while waiting:
+        new = set(waiting.pop().reads) - seen
+        seen |= new
+        waiting += new
+    reached = sorted(seen, key=lambda node: node.order)  # each after those it reads
     readers: dict[Node, list[Node]] = {node: [] for node in reached}
     for node in reached:
         for read in node.reads:
@@ -117,9 +107,7 @@ def _named(results: Sequence[Value]) -> list[Node]:
     firm = {n for n in reached if n.op == "name" and n.args[2] != "hidden"}
     full: dict[Node, float] = {}
     for node in reached:
-        full[node] = (
-            1 if node.op == "symbol" else 1 + sum(1 if n in firm else full[n] + 1 for n in node.reads)
-        )
+        full[node] = 1 + sum(1 if n in firm else full[n] + 1 for n in node.reads)
     is_large: dict[Node, bool] = {}
     for node in reversed(reached):
         is_large[node] = any(full[n] > INLINE if n in firm else is_large[n] for n in readers[node])
@@ -135,12 +123,8 @@ def _named(results: Sequence[Value]) -> list[Node]:
         # A leaky ReLU is written with its argument twice.
         is_argument = is_large[node] and (is_long or "leaky_relu" in inside)
         is_unit = node.op == "name" and is_shared
-        if (
-            is_unit
-            or is_argument
-            or (is_shared and own > LEAST_SHARED)
-            or (is_long and "soft_clamp" in inside)
-        ):
+        is_clamped = is_long and "soft_clamp" in inside
+        if is_unit or is_argument or is_clamped or (is_shared and own > LEAST_SHARED):
             named.add(node)
     # What a name stands for needs no second one.
     doubles = {n.args[0] for n in named if n.op == "name"}
@@ -184,12 +168,6 @@ def recognised(expression: Any) -> Any:
 
     found = {f: simple(float(f)) for f in expression.atoms(sympy.Float)}
     return expression.xreplace({f: e for f, e in found.items() if e is not None})
-
-
-def _exponent(power: Any) -> Any:
-    return (
-        sympy.Rational(power.numerator, power.denominator) if isinstance(power, Fraction) else number(power)
-    )
 
 
 def folded(value: Any) -> Any:

@@ -315,7 +315,7 @@ class Law:
         return self.latex()
 
     def _repr_html_(self) -> str:
-        from isr.equations.notebook import as_html
+        from isr.equations.expressions import as_html
 
         return as_html("", [("", str(self))])
 

@@ -120,14 +120,14 @@ class Bundle:
 
     def _repr_html_(self) -> str:
         from isr.equations.errors import printed_errors
-        from isr.equations.notebook import as_html
+        from isr.equations.expressions import as_html
 
         note = str(self.metadata.get("status", ""))
         if self._laws is not None or not isinstance(self.model, Flow | Formulas):
             return as_html(self.title, self.sections, note=note)
         front = "" if self.front is None else self.front._repr_html_() or ""
         errors = printed_errors(self.model, self.expressions, self.errors)
-        return self.expressions._html(self.title, table=front, note=note, errors=errors)
+        return self.expressions._repr_html_(self.title, table=front, note=note, errors=errors)
 
     @property
     def flow(self) -> Flow:

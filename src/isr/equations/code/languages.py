@@ -64,12 +64,8 @@ def _of(module: str, functions: Mapping[str, str]) -> dict[str, str]:
 
 
 def _arrays(module: str) -> dict[str, Any]:
-    operators = {"And": "&", "Or": "|", "Not": "~"}
-    return {
-        "choose": f"{module}.where({{0}}, {{1}}, {{2}})",
-        "operators": operators,
-        "missing": f"{module}.nan",
-    }
+    choose, operators = f"{module}.where({{0}}, {{1}}, {{2}})", {"And": "&", "Or": "|", "Not": "~"}
+    return {"choose": choose, "operators": operators, "missing": f"{module}.nan"}
 
 
 # V8 compiles no function beyond 60 kB of bytecode to machine code, which is about 120,000 characters of ours, and is
@@ -227,18 +223,10 @@ class LanguagePrinter(CodePrinter):
         u, *parts = map(self._print, expr.args)
         return self.chosen.quantile.format(u, len(parts) // 3, ", ".join(parts))
 
-    def _print_erf(self, expr: Any) -> str:
-        return f"({self._print(2 * _of_normal(Phi, expr.args[0]) - 1)})"
+    def _print_rewritten(self, expr: Any) -> str:
+        return f"({self._print(_REWRITTEN[type(expr).__name__](*expr.args))})"
 
-    def _print_erfc(self, expr: Any) -> str:
-        return f"({self._print(2 * _of_normal(Phi, -expr.args[0]))})"
-
-    def _print_erfinv(self, expr: Any) -> str:
-        return f"({self._print(PhiInverse((expr.args[0] + 1) / 2) / sympy.Float(math.sqrt(2)))})"
-
-    def _print_Mod(self, expr: Any) -> str:
-        a, b = expr.args
-        return f"({self._print(a - b * sympy.floor(a / b))})"
+    _print_erf = _print_erfc = _print_erfinv = _print_Mod = _print_rewritten
 
     def _print_LatticeOp(self, expr: Any) -> str:
         name, (*others, last) = self.known_functions[type(expr).__name__], map(self._print, expr.args)
@@ -251,12 +239,8 @@ class LanguagePrinter(CodePrinter):
     def _print_Piecewise(self, expr: Any) -> str:
         text = self.chosen.missing
         for value, condition in reversed(expr.args):
-            shown = self._print(value)
-            text = (
-                shown
-                if condition == sympy.true
-                else self.chosen.choose.format(self._print(condition), shown, text)
-            )
+            shown, is_last = self._print(value), condition == sympy.true
+            text = shown if is_last else self.chosen.choose.format(self._print(condition), shown, text)
         return text
 
     def _print_Relational(self, expr: Any) -> str:
@@ -284,8 +268,13 @@ def _weights(total: Any) -> dict[sympy.Symbol, float]:
     return dict(sorted(pairs, key=lambda pair: pair[0].name))
 
 
-def _of_normal(function: Any, argument: Any) -> Any:
-    return function(sympy.Float(math.sqrt(2)) * argument)
+_ROOT = sympy.Float(math.sqrt(2))
+_REWRITTEN: dict[str, Any] = {
+    "erf": lambda u: 2 * Phi(_ROOT * u) - 1,
+    "erfc": lambda u: 2 * Phi(_ROOT * -u),
+    "erfinv": lambda p: PhiInverse((p + 1) / 2) / _ROOT,
+    "Mod": lambda a, b: a - b * sympy.floor(a / b),
+}
 
 
 def _sum(texts: list[str]) -> str:

@@ -18,7 +18,7 @@ from targets import matching, number
 Row = dict[str, Any]
 # Relative error on a wider range below which two formulas are one.
 SAME = 1e-6
-PASSES, LIMITED = "rows, one pass", "rows, limited"
+PASSES = "rows, one pass"
 
 
 class Section(NamedTuple):
@@ -201,9 +201,6 @@ def growth(rows: list[Row]) -> str:
     """Sizes, times and memory, with fitted exponents."""
     parts = []
     for along in dict.fromkeys(r["along"] for r in matching(rows)):
-        if along == LIMITED:
-            parts += [limited(r) for r in matching(rows, along=along)]
-            continue
         mine = sorted(matching(rows, along=along), key=lambda r: r["size"])
         of_fits = along.startswith("rows")
         time, unit = ("fit_cpu_seconds", "s a fit") if of_fits else ("cpu_ms", "ms a step")
@@ -219,15 +216,6 @@ def growth(rows: list[Row]) -> str:
             power = np.polyfit(np.log(sizes), np.log(times), 1)[0]
             parts.append(f"Time grows as {along} to the power {power:.2f} over this range.")
     return "\n\n".join(parts)
-
-
-def limited(row: Row) -> str:
-    """Return what a fit did with less memory than its table takes."""
-    return (
-        f"Granted {row['limit_mb']} MB more than a fit of 10,000 rows needs, by a limit of the system, a fit of "
-        f"{row['size']:,} rows ({row['data_mb']:.0f} MB) took {row['fit_cpu_seconds']:.1f} s; to read its table "
-        f"whole failed: {row['read_whole']}."
-    )
 
 
 def normal_modes(rows: list[Row]) -> str:
@@ -382,9 +370,8 @@ SECTIONS = (
     ),
     Section(
         "Growth", ("growth",),
-        "`rows`: a fit of 2,000 steps (500 in quick form) from a Parquet file that stays on disk "
-        "(`ConditionalISR.fit_file`), or of as many as one pass through the rows takes; `variables` and `blocks`: the "
-        "training step.",
+        "`rows`: a fit of 2,000 steps (500 in quick form), or of as many as one pass through the rows takes; "
+        "`variables` and `blocks`: the training step.",
         growth, figures.growth,
     ),
     Section(

@@ -17,10 +17,7 @@ PAGES = ["inference", "problems"]  # of the reference, for what is imported from
 
 # What has no example of its own, and why.
 WITHOUT_EXAMPLE = {
-    "isr.estimators.symbolic_flow.SymbolicFlow.fit_file": "trains; the page on clusters shows it",
-    "isr.estimators.inverse.ISR.fit_file": "trains; the page on clusters shows it",
     "isr.estimators.inverse.ISR.fit_simulator": "trains; the tutorial on simulators runs it",
-    "isr.estimators.inverse.ConditionalISR.fit_file": "trains; the page on clusters shows it",
     "isr.estimators.inverse.ConditionalISR.fit_simulator": "trains; the tutorial on simulators runs it",
     "isr.equations.functions.Phi.fdiff": "SymPy calls it",
     "isr.equations.functions.PhiInverse.fdiff": "SymPy calls it",

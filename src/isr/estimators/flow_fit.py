@@ -43,7 +43,7 @@ from isr.estimators.points import (
     weighed,
     with_steps,
 )
-from isr.estimators.rows import Pairs, Rows, StandardBlocks, Stream, prepare
+from isr.estimators.rows import Pairs, Rows, prepare
 from isr.estimators.settings import SIZES, Plan, make_schedule
 from isr.estimators.status import WILD, DivergedError, Status, beaten_by_normal, judged, less_sharp
 from isr.formulas.front import Point, choose, pareto
@@ -72,7 +72,6 @@ class FlowTask:
     pairs: Pairs
     architectures: tuple[Architecture, ...]  # the one with the best warm start is trained
     joint: bool = False  # whether y, where there is one, is an output (ISR) rather than a condition (cISR)
-    stream: Stream | None = None  # where training reads its rows, if there are more than memory holds
     closed: bool = False  # whether closed forms compete that need no training (densities only)
     edges: bool = True  # whether these may take sharp ends of rows for bounds
 
@@ -177,7 +176,7 @@ def _sharper(point: Point, rows: Rows, task: FlowTask, plan: Plan) -> Status | N
     shape = replace(task.architectures[0], **SIZES["accurate"], mixing="linear", charts=())
     # It ends before the fit's own time does, which then was enough.
     other = replace(plan, training=brief, schedule=schedule, monitor=plan.monitor.until(COMPARED_BY))
-    trained = train_networks_of(rows, shape, replace(task, stream=None), other)
+    trained = train_networks_of(rows, shape, task, other)
     if not trained.networks:
         return None
     return less_sharp(point, finished(network_point(trained.networks[0], rows, np.float32), rows))
@@ -242,7 +241,7 @@ def _best_shape(task: FlowTask, plan: Plan) -> Architecture:
             # Charts are judged as they start, by a flow of networks: it suits any of them, and all share one program.
             rows, width = _charted(task.pairs, rows, steps, plan.seed)
             shape = replace(shape, subnet="mlp", charts=())
-        population, _ = _population(rows, shape, replace(task, stream=None), trial)
+        population, _ = _population(rows, shape, task, trial)
         scores.append(float(np.min(population.held_out)) + width)
     return shapes[int(np.argmin(scores))]
 
@@ -287,7 +286,7 @@ def _population(
     is_sparse = plan.is_sparse and shape.subnet == "eql"
     first = () if is_sparse or task.joint or shape.charts or shape.n_features else normal_steps(rows)
     train, held_out = fresh, rows.fresh(rows.held_out)
-    if plan.training.ensemble and first and not rows.n_padding and task.stream is None:
+    if plan.training.ensemble and first and not rows.n_padding:
         train, held_out = with_normal(rows, train, rows.train), with_normal(rows, held_out, rows.held_out)
 
     def build(key: Any) -> Flow:
@@ -298,7 +297,7 @@ def _population(
         plan,
         build,
         lambda restore: FlowObjective(restore, backward, loss),
-        train if task.stream is None else StandardBlocks(task.stream, rows),
+        train,
         held_out,
         noise=noise,
         first=number,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Precision
 from isr.estimators.ensemble_fit import N_MEMBERS
-from isr.estimators.rows import Stream
 from isr.estimators.settings import (
     SIZES,
     Condenser,
@@ -40,7 +39,6 @@ from isr.posterior.simulation import (
 )
 from isr.tables.arrays import refuse_extremes
 from isr.tables.bounds import Bounds
-from isr.tables.sources import open_rows
 from isr.tables.tables import Table, check_paired, check_units, read_table
 
 CLAMP = 2.0
@@ -102,24 +100,9 @@ class InverseModel(FlowModel):
         """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""
         return self._fit_rows(x, y, bounds=self.bounds)
 
-    def fit_file(
-        self, source: Any, *, x: Sequence[str] | Sequence[int], y: Sequence[str] | Sequence[int]
-    ) -> Self:
-        """Learn from pairs that stay on disk, more than memory holds.
-
-        Args:
-            source: Path of a Parquet file or a ``.npy`` array; or an array that slices (``numpy.memmap``, Zarr, HDF5).
-            x: Columns of what is unknown: names of a Parquet file, numbers of an array.
-            y: Columns of what is measured.
-        """
-        seed, measured = seed_of(self.random_state), open_rows(source, y, letter="y")
-        stream = Stream.over(open_rows(source, x), measured, seed=seed, bounds=self.bounds)
-        return self._fit_rows(*stream.sample(), bounds=self.bounds, stream=stream)
-
-    def _fit_rows(self, x: Any, y: Any, *, bounds: Any, stream: Stream | None = None) -> Self:
-        x_names, y_names = (stream.x.names, stream.y.names) if stream and stream.y else (None, None)
-        x_table = read_table(x, names=x_names, bounds=bounds, what="x", min_rows=10)
-        y_table = read_table(y, names=y_names, what="y")
+    def _fit_rows(self, x: Any, y: Any, *, bounds: Any) -> Self:
+        x_table = read_table(x, bounds=bounds, what="x", min_rows=10)
+        y_table = read_table(y, what="y")
         check_paired(x_table, y_table)
         for table, what in ((x_table, "x"), (y_table, "y")):
             refuse_extremes(table.values, table.names, what=what)
@@ -132,7 +115,7 @@ class InverseModel(FlowModel):
         self.y_columns_, self.noise_ = y_table.columns, observation_noise(self.noise, y_table)
         measured = np.random.default_rng([seed_of(self.random_state), 2]).normal(y_table.values, self.noise_)
         self.training_, self.extent_ = TrainingRecord.of(measured), Extent.of(x_table.values)
-        self._fit(x_table, stream, y_table.values, self.noise_)
+        self._fit(x_table, y_table.values, self.noise_)
         return self
 
     def fit_simulator(

@@ -21,7 +21,7 @@ from isr.estimators.status import Status
 from isr.formulas.front import Point
 from isr.formulas.refit import Fit, RowLoss
 from isr.formulas.shorten import Snapped, eliminate, fix_gauge, snap
-from isr.training.loop import Blocks, Noise
+from isr.training.loop import Noise
 from isr.training.monitor import Monitor
 from isr.training.penalties import sublibrary_masks
 from isr.training.population import Population, Restarts, Task
@@ -117,7 +117,7 @@ def train_networks(
     plan: Plan,
     build: Callable[[Any], Any],
     objective: Callable[[Restore[Any]], Any],
-    data: Arrays | Blocks,
+    data: Arrays,
     held_out: Arrays,
     *,
     about: str,

@@ -2,8 +2,7 @@
 
 A network is trained on *standard* rows; formulas are refitted on *raw* ones, in the user's units. Training takes y as
 it came, since fresh noise is added at every step; everything else takes it with the observation noise added once.
-Arrays have the batch last. Of more rows than memory holds a sample serves for everything but training, which reads
-the others block by block, one each epoch; rows that are held out lie in no block.
+Arrays have the batch last.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ import numpy as np
 
 from isr.bijections.affine import Bounded, Spread, Standardise, standardise
 from isr.densities.spread import spread
-from isr.tables.bounds import Bounds, parse_bounds
-from isr.tables.sources import RowSource
 from isr.tables.tables import split_rows
 
 # Share of the rows held out, and at most how many.
@@ -42,7 +39,6 @@ class Pairs:
     noise: np.ndarray | float = (
         0.0  # deviation of what is to be added to y; zeros where it has its noise already
     )
-    n_held_out: int | None = None  # the last ones; a random share when None
     may_spread: bool = (
         False  # whether skewed columns of y without noise to add are read as logarithm or inverse sine
     )
@@ -120,14 +116,12 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False, fold: tuple[int
     ``fold`` is a number and how many there are: that one of so many equal parts is held out, if it is not too large.
     """
     x, log_det = _opened(pairs.x, pairs.bounds)
-    if fold is not None and pairs.n_held_out is None:
+    if fold is not None:
         size = max(1, min(len(x) // fold[1], MAX_HELD_OUT))
         order = np.random.default_rng(seed).permutation(len(x))
         held_out, train = np.split(np.roll(order, -fold[0] * size), [size])
-    elif pairs.n_held_out is None:
-        train, held_out = split_rows(len(x), held_out=n_held_out(len(x)), random_state=seed)
     else:
-        train, held_out = np.split(np.arange(len(x)), [len(x) - pairs.n_held_out])
+        train, held_out = split_rows(len(x), held_out=n_held_out(len(x)), random_state=seed)
     y, y_scale, jitter = None, None, np.zeros(0)
     if pairs.y is not None:
         y = pairs.y + pairs.noise * np.random.default_rng([seed, 1]).normal(size=pairs.y.shape)
@@ -170,95 +164,3 @@ def _columns(x: np.ndarray, y: np.ndarray | None, n_padding: int = 0) -> Arrays:
     if n_padding:
         x = np.concatenate([x, np.random.default_rng(0).normal(size=(n_padding, x.shape[1]))])
     return {"x": x} if y is None else {"x": x, "y": y.T}
-
-
-BLOCK_ROWS, SAMPLE_ROWS = 128_000, 100_000
-Both = tuple[np.ndarray, np.ndarray | None]
-"""Rows of x, and of y beside them where there is one."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Rows of x, and of y beside them, in blocks of equal size, of which some are held out; the few that are left
-    over are not used.
-    """
-
-    x: RowSource
-    y: RowSource | None
-    seed: int
-    block_rows: int
-    n_held: int
-    bounds: Bounds | None = None
-
-    @classmethod
-    def over(cls, x: RowSource, y: RowSource | None, *, seed: int, bounds: Any = None) -> Stream:
-        """Return the stream over sources of equally many rows."""
-        if y is not None and y.n_rows != x.n_rows:
-            raise ValueError(f"x has {x.n_rows} rows but y has {y.n_rows}")
-        if x.n_rows < 10:
-            raise ValueError(f"x has {x.n_rows} rows, too few: at least 10 are needed")
-        n_blocks = -(-x.n_rows // BLOCK_ROWS)
-        n_held = max(1, n_held_out(x.n_rows) // n_blocks)
-        return cls(x, y, seed, x.n_rows // n_blocks, n_held, parse_bounds(bounds, x.names))
-
-    @property
-    def n_blocks(self) -> int:
-        return self.x.n_rows // self.block_rows
-
-    @property
-    def n_trained(self) -> int:
-        """How many rows of a block are trained on."""
-        return self.block_rows - self.n_held
-
-    @property
-    def n_held_out(self) -> int:
-        return self.n_blocks * self.n_held
-
-    def read(self, number: int) -> tuple[Both, Both]:
-        """Return the rows of a block to train on, and those held out."""
-        ends = number * self.block_rows, (number + 1) * self.block_rows
-        x, y = _finite_rows(self.x, *ends, "x"), None if self.y is None else _finite_rows(self.y, *ends, "y")
-        if self.bounds is not None:
-            self.bounds.check(x, self.x.names, what="x")
-        held = np.zeros(len(x), dtype=bool)
-        held[np.random.default_rng([self.seed, number]).permutation(len(x))[: self.n_held]] = True
-        return (x[~held], None if y is None else y[~held]), (x[held], None if y is None else y[held])
-
-    def sample(self) -> Both:
-        """Return the rows that stay in memory, all that are held out at the end."""
-        most = max(1, SAMPLE_ROWS // self.n_blocks)
-        some = np.arange(self.n_trained)[:: max(1, self.n_trained // most)][:most]
-        parts: list[Both] = []
-        for number in range(self.n_blocks):
-            (x, y), held = self.read(number)
-            parts.insert(number, (x[some], None if y is None else y[some]))
-            parts.append(held)
-        x, y = zip(*parts, strict=True)
-        return np.concatenate(x), None if self.y is None else np.concatenate(y)
-
-
-def _finite_rows(source: RowSource, start: int, stop: int, what: str) -> np.ndarray:
-    values = source.read(start, stop)
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
-        raise ValueError(
-            f"{what} has a value that is not finite in row {start + row + 1}, column {source.names[column]!r}; "
-            "drop these rows or fill them in"
-        )
-    return values
-
-
-@dataclass(frozen=True)
-class StandardBlocks:
-    """The blocks of a stream as training wants them: opened, scaled, batch last, without held-out rows."""
-
-    stream: Stream
-    rows: Rows
-
-    @property
-    def n_blocks(self) -> int:
-        return self.stream.n_blocks
-
-    def block(self, number: int) -> Arrays:
-        """Return the arrays of a block."""
-        return self.rows.standardised(*self.stream.read(number)[0])

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import jax
@@ -24,12 +23,11 @@ from isr.bijections.primitives import PAPER_LIBRARY
 from isr.estimators.ensemble_fit import fit_ensemble
 from isr.estimators.equation_model import EquationModel
 from isr.estimators.flow_fit import FlowTask, fit_flow
-from isr.estimators.rows import Pairs, Stream, n_held_out
+from isr.estimators.rows import Pairs, n_held_out
 from isr.estimators.settings import Effort, Training, explains_wrong_options, seed_of
 from isr.estimators.status import Status, overfitting
 from isr.tables.arrays import LARGEST, refuse_extremes, warn_if_degenerate, without_times
 from isr.tables.edges import sharp_box
-from isr.tables.sources import open_rows
 from isr.tables.tables import Table, read_table
 
 # Rows that are kept to judge a fitted model, and of them those that tell its round trip.
@@ -57,23 +55,19 @@ class FlowModel(EquationModel):
     _joint: ClassVar[bool] = False
     _closed: ClassVar[bool] = False
 
-    def _fit(
-        self, x: Table, stream: Stream | None, y: np.ndarray | None = None, noise: np.ndarray | float = 0.0
-    ) -> None:
-        """Fit to checked rows; with a stream they are its sample, and training reads the others from it."""
+    def _fit(self, x: Table, y: np.ndarray | None = None, noise: np.ndarray | float = 0.0) -> None:
+        """Fit to checked rows."""
         refuse_extremes(x.values, x.names, what="x", largest=LARGEST)
         warn_if_degenerate(x.values, x.names)
         self.columns_ = x.columns
         seeks_edges = self.bounds is None and x.bounds is None
         bounds = sharp_box(x.values) if seeks_edges and not self._closed else x.bounds
         box = None if bounds is None else bounded(bounds.low, bounds.high)
-        pairs = Pairs(
-            x.values, box, y, noise, n_held_out=stream and stream.n_held_out, may_spread=not self._joint
-        )
-        n_train = stream.n_trained if stream else x.n_rows - n_held_out(x.n_rows)
+        pairs = Pairs(x.values, box, y, noise, may_spread=not self._joint)
+        n_train = x.n_rows - n_held_out(x.n_rows)
         self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
         task = FlowTask(
-            pairs, self._architectures(x.n_columns), joint=self._joint, stream=stream,
+            pairs, self._architectures(x.n_columns), joint=self._joint,
             closed=self._closed and self.charts == "auto" and getattr(self, "transformer", None) is None,
             edges=self.bounds is None,
         )  # fmt: skip
@@ -205,24 +199,8 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the density of the rows of X; y is ignored."""
         values: Any = validate_data(self, without_times(X), dtype=np.float64, ensure_min_samples=4)
-        return self._fit_rows(values, getattr(self, "feature_names_in_", None))
-
-    def fit_file(self, source: Any, x: Sequence[str] | Sequence[int] | None = None) -> Self:
-        """Learn the density of rows that stay on disk, more than memory holds.
-
-        Args:
-            source: Path of a Parquet file or a ``.npy`` array; or an array that slices (``numpy.memmap``, Zarr, HDF5).
-            x: Columns: names of a Parquet file, numbers of an array; all when None.
-        """
-        rows = open_rows(source, x)
-        stream = Stream.over(rows, None, seed=seed_of(self.random_state), bounds=self.bounds)
-        if isinstance(source, str | Path) and Path(source).suffix != ".npy":
-            self.feature_names_in_ = np.array(rows.names, dtype=object)
-        self.n_features_in_ = len(rows.names)
-        return self._fit_rows(stream.sample()[0], rows.names, stream)
-
-    def _fit_rows(self, x: np.ndarray, names: Sequence[str] | None, stream: Stream | None = None) -> Self:
-        self._fit(read_table(x, names=names, units=self.units, bounds=self.bounds), stream)
+        names = getattr(self, "feature_names_in_", None)
+        self._fit(read_table(values, names=names, units=self.units, bounds=self.bounds))
         return self
 
     def _shape(self) -> dict[str, Any]:

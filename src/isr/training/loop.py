@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,20 +18,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from isr.bijections.parameters import Seed, generator, on_device, sequence_of
 from isr.training.penalties import AbstractPenalty
-
-
-@runtime_checkable
-class Blocks(Protocol):
-    """Blocks of equally many rows."""
-
-    @property
-    def n_blocks(self) -> int:
-        """How many blocks there are."""
-        ...
-
-    def block(self, number: int) -> dict[str, np.ndarray]:
-        """Return the arrays of a block, rows along the last axis."""
-        ...
 
 
 class Orders:

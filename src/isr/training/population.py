@@ -21,7 +21,6 @@ from isr.tables.whole_files import refuse_unwritable
 from isr.training import checkpoint
 from isr.training.checkpoint import History, Progress
 from isr.training.loop import (
-    Blocks,
     Data,
     Noise,
     Objective,
@@ -55,23 +54,14 @@ STEP_KEYS, ROW_ORDER = 0, 1
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned from which rows, along the last axis; a block of them each epoch where there are many."""
+    """What is learned from which rows, along the last axis."""
 
     objective: Objective
-    data: dict[str, np.ndarray] | Blocks
+    data: dict[str, np.ndarray]
     held_out: dict[str, np.ndarray]
     noise: Noise | None = None  # what is added to y at every step
     penalised: np.ndarray | None = None  # 1 where the penalty counts a weight; all of them when left out
     about: str = ""  # what the objective depends on besides data: a checkpoint of another one is refused
-
-    def rows(self, epoch: int) -> dict[str, np.ndarray]:
-        """Return the rows of an epoch: all of them, or the block whose turn it is."""
-        return self.data.block(epoch % self.data.n_blocks) if isinstance(self.data, Blocks) else self.data
-
-    @property
-    def is_one_block(self) -> bool:
-        """Whether all epochs have the same rows."""
-        return not isinstance(self.data, Blocks) or self.data.n_blocks == 1
 
 
 @dataclass(frozen=True)
@@ -162,7 +152,7 @@ class _Run:
         monitor: Monitor,
         path: Path | None,
     ) -> None:
-        rows, (n_members, n) = task.rows(0), restarts.weights.shape
+        rows, (n_members, n) = task.data, restarts.weights.shape
         n_rows, n_held_out = (next(iter(arrays.values())).shape[-1] for arrays in (rows, task.held_out))
         self.task, self.schedule, self.seed, self.monitor = task, schedule, sequence_of(seed), monitor
         self.path, self.n, self.history, self.written = path, n, History(), time.monotonic()
@@ -234,9 +224,8 @@ class _Run:
         seed, n_parts = child(self.seed, PHASES + index), self.orders.n_parts
         keys = jax_keys(child(seed, number, STEP_KEYS), self.n_steps, len(masks), 2)
         order = self.orders.rows(child(seed, number // n_parts, ROW_ORDER), number % n_parts)
-        data = self.data if self.task.is_one_block else _on_device(self.task.rows(number))
         state, loss = self.epoch(
-            state, data, rates_of_steps, strengths, masks, self.penalised, keys, order, self.noise,
+            state, self.data, rates_of_steps, strengths, masks, self.penalised, keys, order, self.noise,
             np.float32(phase.decay),
         )  # fmt: skip
         found, held = np.asarray(state.weights), self._held_out(state.weights, masks)

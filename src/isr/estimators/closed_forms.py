@@ -1,29 +1,38 @@
 """Closed forms of a density, found without training: charts, laws of one variable given others, marginals, mixtures.
 
-Each form is a chain of bijections whose constants start near their best values. Forms are compared by their price:
-minus the log-likelihood of all rows, and half of log(rows) for each constant.
+Each form is a chain of bijections whose constants start near their best values. Forms, and orders of the variables in
+laws, are compared by their price: minus the log-likelihood of all rows, and half of log(rows) for each constant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import sympy
+from jaxtyping import Float
 from scipy import stats
 
 from isr.bijections.affine import LOG_SQRT_2PI, Bounded
 from isr.bijections.bijection import AbstractBijection, Chain
+from isr.bijections.formula import Triangular
 from isr.bijections.shapes import Tails
 from isr.densities.charts import find_charts, marginals_of
 from isr.densities.marginals import Marginal, find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture
 from isr.densities.normal import find_normal
-from isr.estimators.column_laws import Rows, Steps, with_laws
-from isr.inversion.screen import Features, normal_scores
+from isr.equations.complexity import n_constants
+from isr.formulas.to_formulas import build_formulas, input_symbols
+from isr.inversion.means import PASSED, find_mean, find_scale, scaled, values_of
+from isr.inversion.screen import Features, depends, normal_scores
+from isr.search.find import find_laws
+from isr.search.formula import Formula
 
 # With more variables than this no mixture is tried.
 MOST_MIXED = 30
@@ -34,6 +43,18 @@ MOST_SHORT = 30
 EXPLAINED, LEAST_TESTED = 0.01, 1000
 # A form is exact, and needs no heavier tails, from so many rows on and with fewer constants per row.
 LEAST_TOLD, FEW_CONSTANTS = 100, 0.1
+# Rows that laws are found on.
+N_ROWS = 3000
+# With more variables than this laws are sparse polynomials; with more still there are none.
+MOST_SEARCHED, MOST_ORDERED = 6, 8
+# What a law may call: functions that formulas have.
+LIBRARY = ("powers", "sqrt", "reciprocal", "exp", "log", "sin", "cos", "tanh", "sigmoid")
+SECONDS = 20.0
+# Excess kurtosis of what a law leaves from which rows far out count less.
+HEAVY = 3.0
+
+Steps = tuple[AbstractBijection, ...]
+Rows = Float[np.ndarray, "n d"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +83,10 @@ class Form:
         """Whether it has so few constants that nothing longer is looked for."""
         return self.n_constants <= MOST_SHORT
 
+    def latents(self, x: Rows, dim: int) -> Rows:
+        """Return the latents of rows, padding left out."""
+        return _mapped(Chain(self.steps), x, dim)[0][:, : x.shape[1]]
+
 
 def closed_forms(
     x: Rows, *, dim: int | None = None, edges: bool = True, should_stop: Callable[[], bool] = lambda: False
@@ -86,23 +111,17 @@ def closed_forms(
         if not np.isfinite(form.price):
             continue
         found.append(form)
-        is_best = form.is_short and form is min(found, key=_price)
-        if should_stop() or (
-            is_best and is_explained(_mapped(Chain(form.steps), x, dim)[0][:, : x.shape[1]])
-        ):
+        is_best = form.is_short and form.price <= min(f.price for f in found)
+        if should_stop() or (is_best and is_explained(form.latents(x, dim))):
             break
-    return [_with_tails(form, x, dim) for form in sorted(found, key=_price)]
+    return [_with_tails(form, x, dim) for form in sorted(found, key=lambda form: form.price)]
 
 
 def _with_tails(form: Form, x: Rows, dim: int) -> Form:
     """The form, and where it is not exact what keeps rows far out from absurd densities."""
-    z = _mapped(Chain(form.steps), x, dim)[0][:, : x.shape[1]]
-    is_exact = form.n_constants < FEW_CONSTANTS * len(x) and is_explained(z, least=LEAST_TOLD)
+    is_few = form.n_constants < FEW_CONSTANTS * len(x)
+    is_exact = is_few and is_explained(form.latents(x, dim), least=LEAST_TOLD)
     return form if is_exact else replace(form, steps=(*form.steps, Tails(dim, x.shape[1])))
-
-
-def _price(form: Form) -> float:
-    return form.price
 
 
 def _mapped(chart: AbstractBijection, x: Rows, dim: int) -> tuple[Rows, np.ndarray]:
@@ -183,13 +202,173 @@ def _dependent(x: Rows, alone: Sequence[Marginal], dim: int) -> Iterator[Form]:
         yield Form("marginals, mixture", (*steps, *form.steps), price + form.price, True)
 
 
-def _laws(x: Rows, alone: Sequence[Marginal], dim: int, *, search: bool = False) -> Iterator[Form]:
-    for steps, price in with_laws(x, alone, dim, search=search):
-        yield Form("laws", steps, price)
-
-
 def _mixtures(x: Rows, dim: int, most: int, *, least: int = 1) -> Iterator[Form]:
     if x.shape[1] <= MOST_MIXED and len(x) >= 50:
         mixture = find_mixture(x, most=most, least=least)
         if mixture is not None and len(mixture.weights) > 1:
             yield Form("mixture", (mixture.bijection(tuple(range(x.shape[1])), dim),), mixture.price, True)
+
+
+# Laws of variables given others -------------------------------------------------------------------------
+
+
+def _laws(x: Rows, alone: Sequence[Marginal], dim: int, *, search: bool = False) -> Iterator[Form]:
+    """Forms in which some variables follow laws of those before them: polynomials and waves, or what a search finds.
+
+    The ends of what a law leaves are soft: they move with its constants, and bounds would shut out rows that were
+    inside.
+    """
+    if x.shape[1] > (MOST_SEARCHED if search else MOST_ORDERED):
+        return
+    names = [str(s) for s in input_symbols(x.shape[1])]
+    for order in _orders(x, names):
+        laws: list[_Given | None] = [None] * x.shape[1]
+        marginals = list(alone)
+        for place, i in enumerate(order[1:], 1):
+            given = _given(x, i, order[:place], names, search=search)
+            if given is not None:
+                laws[i], marginals[i] = _with_marginal(given)
+        if any(laws):
+            price = sum(m.price for m in marginals) + sum(g.cost for g in laws if g is not None)
+            yield Form("laws", (_triangular(laws, order, dim), *marginal_steps(marginals, dim)), price)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """A variable given those before it: formulas for centre and scale, what they leave, and what that is worth."""
+
+    names: list[str]  # of the variables before it
+    read: Rows  # their columns
+    column: Float[np.ndarray, " n"]
+    mean: sympy.Expr
+    scale: sympy.Expr  # its sign means nothing
+    passed: bool  # whether tests see nothing more of the variables in what it leaves
+
+    @cached_property
+    def sizes(self) -> Float[np.ndarray, " n"]:
+        return np.abs(values_of(Formula(self.scale), self.read, self.names))
+
+    @cached_property
+    def residual(self) -> Float[np.ndarray, " n"]:
+        with np.errstate(all="ignore"):
+            return (self.column - values_of(Formula(self.mean), self.read, self.names)) / self.sizes
+
+    @property
+    def is_usable(self) -> bool:
+        return bool(np.all(np.isfinite(self.residual)) and np.all(self.sizes > 0))
+
+    @property
+    def cost(self) -> float:
+        """What the price of the residual lacks: the scale, and the constants."""
+        return float(np.sum(np.log(self.sizes))) + 0.5 * np.log(len(self.column)) * self.size
+
+    @property
+    def size(self) -> int:
+        return n_constants(self.mean) + n_constants(self.scale)
+
+    @property
+    def gain(self) -> float:
+        """Nats by which it beats a normal law that reads nothing."""
+        plain = len(self.column) * (np.log(np.std(self.column)) + 0.5)
+        return plain - self.cost - 0.5 * float(self.residual @ self.residual)
+
+
+def _orders(x: Rows, names: Sequence[str]) -> list[tuple[int, ...]]:
+    """Orders of the variables: the last one is that whose law leaves nothing and is shortest, or says most; both orders
+    of two.
+    """
+    if x.shape[1] == 2:
+        return [(0, 1), (1, 0)]
+    left, last = list(range(x.shape[1])), []
+    while len(left) > 1:
+        laws = {i: _given(x, i, [j for j in left if j != i], names) for i in left}
+        told = {i: law for i, law in laws.items() if law is not None and law.gain > 0}
+        if not told:
+            break
+        passed = [i for i, law in told.items() if law.passed]
+        best = min(passed, key=lambda i: told[i].size) if passed else max(told, key=lambda i: told[i].gain)
+        last.append(best)
+        left.remove(best)
+    return [(*left, *reversed(last))]
+
+
+def _given(
+    x: Rows, i: int, before: Sequence[int], names: Sequence[str], *, search: bool = False
+) -> _Given | None:
+    """The law of variable i given others; None where it says nothing."""
+    some = slice(None) if len(x) <= N_ROWS else slice(0, None, -(-len(x) // N_ROWS))
+    own, y = [names[j] for j in before], x[:, i]
+    features = Features(x[some][:, list(before)])
+    if not depends(features, y[some]):
+        return None
+    finder = _search if search else None
+    mean = find_mean(features, y[some], own, finder)
+    scale = find_scale(features, mean.residual[None], own, None, mean.formula)
+    if not np.median(scale.values) > 0:  # a column that repeats others has no density
+        return None
+    standard = mean.residual / np.maximum(scale.values, 1e-3 * np.median(scale.values))
+    middle = np.median(np.abs(standard))
+    is_heavy = middle > 0 and stats.kurtosis(standard) > HEAVY
+    if scale.formula.variables or is_heavy:
+        weight = 1 / np.maximum(scale.values, 1e-3 * np.median(scale.values)) ** 2
+        if is_heavy:  # a few rows far out would choose the terms
+            weight = weight / (1 + (standard / (1.5 * middle)) ** 2)
+        again = find_mean(features, y[some], own, finder, weight)
+        if again.passed or not mean.passed:
+            mean = again
+            scale = find_scale(features, mean.residual[None], own, None, mean.formula)
+    if not (mean.formula.variables or scale.formula.variables):
+        return None
+    passed = mean.passed and scale.p_value > PASSED
+    found = _Given(own, x[:, list(before)], y, mean.formula.expression, scale.formula.expression, passed)
+    return found if found.is_usable else None
+
+
+def _search(x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str]) -> list[Formula]:
+    found = find_laws(x, y, names, weight=weight, library=LIBRARY, max_time=SECONDS)
+    return [Formula(candidate.expression) for candidate in found.candidates]
+
+
+def _with_marginal(given: _Given) -> tuple[_Given, Marginal]:
+    """The law and the marginal of what it leaves."""
+    marginal = find_marginal(given.residual, soft=True)
+    if marginal.mixture is not None:
+        return given, marginal
+    location, log_scale, *shape = marginal.numbers
+    if not marginal.side and marginal.kind == "normal" and abs(location) < 0.02 and abs(log_scale) < 0.02:
+        return given, replace(marginal, numbers=(0.0, 0.0, 0.0, 0.0))  # it is standard already
+    if marginal.side in ("low", "high") and not log_scale:
+        # The scale of an exponential law is that of the law.
+        factor = float(np.exp(location if marginal.side == "low" else -location))
+        given = replace(given, scale=scaled(Formula(given.scale), factor).expression)
+        marginal = replace(marginal, numbers=(0.0, 0.0, *shape), softness=marginal.softness / factor)
+    return given, marginal
+
+
+def _triangular(laws: Sequence[_Given | None], order: Sequence[int], dim: int) -> Triangular:
+    padded = [*laws, *[None] * (dim - len(laws))]
+    scales = [sympy.Integer(1) if g is None else g.scale for g in padded]
+    means = [sympy.Integer(0) if g is None else g.mean for g in padded]
+    formulas = build_formulas([as_opaque(e) for e in (*scales, *means)], dim, stack=2)
+    return Triangular(formulas, (*order, *range(len(laws), dim)))
+
+
+def as_opaque(expression: Any) -> Any:
+    """Return an expression with its functions, roots and odd powers as calls of primitives, as formulas have them.
+
+    Example:
+        >>> x = sympy.Symbol("input0", real=True)
+        >>> as_opaque(sympy.sin(2 * x) / x)
+        sin(2*input0)/input0
+    """
+    if not expression.args:
+        return expression
+    parts = [as_opaque(part) for part in expression.args]
+    if expression.is_Pow and not expression.exp.is_Integer:
+        base, power = parts
+        if power.is_Rational and power.q == 2:
+            return sympy.Function("sqrt")(base) ** int(power.p)
+        return sympy.Function("exp")(power * sympy.Function("log")(base))
+    if isinstance(expression, sympy.Function):
+        return sympy.Function(expression.func.__name__)(*parts)
+    return expression.func(*parts)

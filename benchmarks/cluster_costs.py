@@ -105,7 +105,7 @@ def training_step(n_members: int, n_steps: int) -> dict[str, Any]:
     objective = FlowObjective(restore, backward=1.0)
     epoch = make_epoch(objective, SmoothHalfNorm())
     orders = Orders(n_rows=n_rows, batch_size=100, n_steps=n_steps)
-    ones, keys = jnp.ones_like(weights), jax_keys(1, n_steps, n_members, 2)
+    ones, keys = jnp.ones_like(weights), jax_keys(1, n_steps, n_members)
 
     def run() -> None:
         found = epoch(

@@ -74,7 +74,7 @@ class OurFlow:
         """Return what the next call of the compiled epoch takes."""
         rates = np.full(self.steps_a_call, rate, np.float32)
         n_parts = self.orders.n_parts
-        keys = jax_keys(child(self.seed, 0, self.n_calls), self.steps_a_call, len(self.masks), 2)
+        keys = jax_keys(child(self.seed, 0, self.n_calls), self.steps_a_call, len(self.masks))
         rows = self.orders.rows(child(self.seed, 1, self.n_calls // n_parts), self.n_calls % n_parts)
         return self.state, self.data, rates, self.strengths, self.masks, self.masks[0], keys, rows
 

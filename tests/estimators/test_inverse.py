@@ -100,13 +100,6 @@ def test_the_mlp_gives_the_baselines(kind):
     assert model.posterior([0.0]).sample(10).shape == (10, 2)
 
 
-@pytest.mark.slow
-def test_the_l2_and_mmd_loss_learns_the_forward_map():
-    x, y = _linear_pairs()
-    model = isr.ISR(**_options(training=_training(800, loss="l2+mmd"))).fit(x, y)
-    assert np.corrcoef(model.predict(x)[:, 0], y[:, 0])[0, 1] > 0.98
-
-
 def test_a_simulator_with_a_bounded_prior_never_leaves_its_box():
     def simulator(x):
         return np.exp(1j * x[:, :1]) * x[:, 1:]
@@ -142,7 +135,6 @@ def test_frames_keep_their_names():
         ({"noise": "loud"}, "noise must be"),
         ({"noise": {"q": 1.0}}, "no columns of y"),
         ({"units": {"q": "m"}}, "units for unknown columns"),
-        ({"training": isr.Training(loss="hinge")}, "unknown loss"),
     ],
 )
 def test_bad_options_are_named(options, message):

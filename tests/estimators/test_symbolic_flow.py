@@ -160,12 +160,6 @@ def test_the_baseline_trains():
     assert np.isfinite(model.score(x))
 
 
-@pytest.mark.slow
-def test_charts_are_compared_with_each_other_and_with_none():
-    model = tiny(charts="auto", penalty=None).fit(DENSITIES["ring"].sample(300, random_state=0))
-    assert model.fit_.charts in ((), ("polar",), ("split",))
-
-
 def test_unknown_chart_is_named():
     with pytest.raises(ValueError, match="unknown chart 'spherical'; known: polar, split, sinh_arcsinh"):
         tiny(charts=("spherical",)).fit(np.random.default_rng(0).normal(size=(10, 2)))

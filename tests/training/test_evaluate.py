@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from isr.training.loop import EVALUATED_TOGETHER, MOST_ROWS_TOGETHER, evaluated_together, make_evaluate
-from isr.training.penalties import SmoothHalfNorm
 
 
 def mean_square(weights, batch, key, moment):
@@ -20,7 +19,7 @@ def test_members_have_the_losses_they_have_alone(n_members, size):
     raw, x = rng.normal(size=(n_members, 5)).astype(np.float32), rng.normal(size=(5, 40)).astype(np.float32)
     raw[-1] = np.nan
     masks = (rng.random(raw.shape) < 0.7).astype(np.float32)
-    evaluate = make_evaluate(mean_square, SmoothHalfNorm())
+    evaluate = make_evaluate(mean_square)
     found = evaluate(raw, masks, {"x": jnp.asarray(x)}, jax.random.key(0), size=size)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, np.mean(((raw * masks) @ x) ** 2, axis=1), rtol=1e-5)

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from isr.training.checkpoint import CheckpointError
 from isr.training.loop import Phase
 from isr.training.monitor import Monitor
-from isr.training.penalties import HardConcrete, L1Norm, SmoothHalfNorm
+from isr.training.penalties import L1Norm, SmoothHalfNorm
 from isr.training.population import Restarts, Schedule, Task, train
 
 PHASES = (Phase("warm up", 4), Phase("sparsify", 5), Phase("refit", 2, 3e-3))
@@ -109,9 +109,7 @@ def test_steps_that_are_not_finite_are_skipped_and_counted():
     assert np.all(result.skipped > 0)
 
 
-@pytest.mark.parametrize(
-    "penalty", [SmoothHalfNorm(), L1Norm(), HardConcrete()], ids=lambda p: type(p).__name__
-)
+@pytest.mark.parametrize("penalty", [SmoothHalfNorm(), L1Norm()], ids=lambda p: type(p).__name__)
 def test_every_penalty_leaves_weights_that_work(penalty):
     result = run(penalty=penalty)
     assert np.all(np.isfinite(result.held_out))
@@ -157,11 +155,6 @@ def test_a_member_keeps_the_weights_with_its_best_held_out_loss():
     curves = np.stack(found.history.held_out)
     assert curves[-1].min() > curves.min() + 0.05  # the last weights are worse than the best
     np.testing.assert_allclose(found.held_out.min(), curves.min(), rtol=1e-5)
-
-
-def test_a_phase_ends_where_the_held_out_loss_only_rises():
-    assert len(memorise().history.phases) < 60
-    assert len(run().history.phases) == sum(phase.n_epochs for phase in PHASES)  # no such rise here
 
 
 def test_a_resumed_run_has_the_same_best_weights(tmp_path):

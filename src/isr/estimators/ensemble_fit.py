@@ -34,7 +34,7 @@ def fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
         raise ValueError(
             "an ensemble mixes densities: it is for ConditionalISR and SymbolicFlow, not for ISR"
         )
-    if plan.is_sparse and task.architectures[0].subnet == "eql":
+    if plan.is_sparse and task.architecture.subnet == "eql":
         raise ValueError(
             "members of an ensemble keep every weight; write isr.Training(ensemble=True, penalty=None)"
         )
@@ -44,7 +44,7 @@ def fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
 
 
 def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
-    shape, n = task.architectures[0], plan.training.n_restarts or N_MEMBERS
+    n = plan.training.n_restarts or N_MEMBERS
     one = replace(plan, training=replace(plan.training, n_restarts=1, checkpoint=None))
     plans = [_with_decay(one, share) for share in DECAYS]
     members, normals, wide, populations, n_train = [], [], [], [], 0
@@ -53,9 +53,7 @@ def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
             break
         rows = prepare(task.pairs, seed=plan.seed, fold=(k, n))
         time_left = plan.monitor.until((k + 1) / n)
-        tried = [
-            (train_networks_of(rows, shape, task, replace(p, monitor=time_left), first=k), p) for p in plans
-        ]
+        tried = [(train_networks_of(rows, task, replace(p, monitor=time_left), first=k), p) for p in plans]
         trained, best = min(tried, key=lambda found: np.min(found[0].population.held_out))
         plans = [best]  # the first fold tells how fast weights decay
         populations.append(trained.population)
@@ -72,7 +70,7 @@ def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
     chosen = len(front) - 1
     settled = Polished.as_it_is(front[chosen])
     return Fitted(
-        front, chosen, settled.errors, settled.labels, joined(populations), n_train, shape.charts,
+        front, chosen, settled.errors, settled.labels, joined(populations), n_train, task.architecture.charts,
         judged=judged(mixture.model, *_some(task.pairs)),
     )  # fmt: skip
 

@@ -68,7 +68,6 @@ class EQLRegressor(FormulaRegressor):
     random_state: int | np.random.RandomState | None = None
 
     _usual_training: ClassVar[Training] = Training(n_restarts=9, batch_size=64)
-    _no_training: ClassVar[tuple[str, ...]] = ("loss", "backward")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EQLRegressor:
         """Learn formulas for y, one column or several, from the rows of X."""
@@ -80,6 +79,12 @@ class EQLRegressor(FormulaRegressor):
         fit = partial(fit_regression, rows, library, self.n_layers)
         self._run(fit, len(rows.x) - n_held_out(len(rows.x)))
         return self
+
+    def _training(self) -> Training:
+        training = super()._training()
+        if training.backward is not None:
+            raise ValueError("backward means nothing to EQLRegressor; leave it out of its training")
+        return training
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         return super()._metadata(equations=[str(e) for e in self.expressions_], **more)

@@ -43,7 +43,6 @@ class EquationModel(Shown, BaseEstimator):
     _expressions: Expressions | None
     training: Training | Effort | str | None
     _usual_training: ClassVar[Training]
-    _no_training: ClassVar[tuple[str, ...]] = ()
 
     def set_params(self, **params: Any) -> Self:
         """Set options as scikit-learn does; ``training__effort="quick"`` works whatever ``training`` was."""
@@ -53,13 +52,7 @@ class EquationModel(Shown, BaseEstimator):
 
     def _training(self) -> Training:
         """The options of training, complete."""
-        training, usual = training_of(self.training, self._usual_training), Training()
-        for name in self._no_training:
-            if getattr(training, name) != getattr(usual, name):
-                raise ValueError(
-                    f"{name} means nothing to {type(self).__name__}; leave it out of its training"
-                )
-        return training
+        return training_of(self.training, self._usual_training)
 
     def _run(
         self, fit: Callable[[Plan], Fitted], n_train: int, *, sparse: bool = True, peak: float | None = None

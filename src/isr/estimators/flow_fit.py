@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.bijections.bijection import AbstractBijection, Chain
-from isr.bijections.build import Architecture, build_flow, chart_steps
+from isr.bijections.bijection import Chain
+from isr.bijections.build import Architecture, build_flow
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import Restore, cast
 from isr.bijections.programs import compiled
@@ -70,7 +70,7 @@ class FlowTask:
     """What a flow is fitted to, and what kind of flow."""
 
     pairs: Pairs
-    architectures: tuple[Architecture, ...]  # the one with the best warm start is trained
+    architecture: Architecture
     joint: bool = False  # whether y, where there is one, is an output (ISR) rather than a condition (cISR)
     closed: bool = False  # whether closed forms compete that need no training (densities only)
     edges: bool = True  # whether these may take sharp ends of rows for bounds
@@ -84,7 +84,7 @@ def fit_flow(task: FlowTask, plan: Plan) -> Fitted:
 
 
 def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
-    shape, monitor = _best_shape(task, plan), plan.monitor
+    shape, monitor = task.architecture, plan.monitor
     rows = prepare(task.pairs, seed=plan.seed, isotropic="polar" in shape.charts)
     has_formulas = plan.is_sparse and shape.subnet == "eql"
     normal = None if task.joint else replace(network_point(normal_law(rows), rows), is_network=False)
@@ -95,7 +95,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         nothing_left = any(_is_explained(point.model, rows) for point in known)
     plan = _shortened(plan) if nothing_left else plan
     training = replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
-    trained = train_networks_of(rows, shape, task, training)
+    trained = train_networks_of(rows, task, training)
     # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
     precision = np.float64 if plan.is_sparse else np.float32
     networks = [network_point(network, rows, precision) for network in trained.networks]
@@ -126,7 +126,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     final = [finished(point, rows) for point in front]
     if has_formulas and rows.n_observed and not task.joint:
         final = _defended(final, rows)
-        misfit = misfit or _sharper(final[chosen], rows, replace(task, architectures=(shape,)), plan)
+        misfit = misfit or _sharper(final[chosen], rows, task, plan)
     return Fitted(
         final, chosen, polished.errors, polished.labels, trained.population, len(rows.train), shape.charts, misfit,
         judged(front[chosen].model, rows.held_out.x, rows.held_out.y),
@@ -173,10 +173,10 @@ def _sharper(point: Point, rows: Rows, task: FlowTask, plan: Plan) -> Status | N
         return None
     brief = replace(plan.training, effort="quick", penalty=None, n_restarts=1, backward=0.0, checkpoint=None)
     schedule = make_schedule(brief, len(rows.train), peak=plan.schedule.phases[0].peak)
-    shape = replace(task.architectures[0], **SIZES["accurate"], mixing="linear", charts=())
+    shape = replace(task.architecture, **SIZES["accurate"], mixing="linear", charts=())
     # It ends before the fit's own time does, which then was enough.
     other = replace(plan, training=brief, schedule=schedule, monitor=plan.monitor.until(COMPARED_BY))
-    trained = train_networks_of(rows, shape, task, other)
+    trained = train_networks_of(rows, replace(task, architecture=shape), other)
     if not trained.networks:
         return None
     return less_sharp(point, finished(network_point(trained.networks[0], rows, np.float32), rows))
@@ -216,73 +216,26 @@ def _shortened(plan: Plan) -> Plan:
     return replace(plan, schedule=replace(plan.schedule, phases=phases))
 
 
-def _best_shape(task: FlowTask, plan: Plan) -> Architecture:
-    """Return the shape whose short warm start describes held-out rows best, in nats of x itself."""
-    shapes = task.architectures
-    if len(shapes) == 1:
-        return shapes[0]
-    first, *others = plan.schedule.phases
-    warm = first._replace(name="charts", n_epochs=max(1, first.n_epochs // 4))
-    trial = replace(
-        plan,
-        training=replace(plan.training, n_restarts=2, checkpoint=None),
-        schedule=replace(plan.schedule, phases=(warm, *(p._replace(n_epochs=0) for p in others))),
-    )
-    charts_differ = len({shape.charts for shape in shapes}) > 1
-    scores = []
-    for shape in shapes:
-        rows = prepare(task.pairs, seed=plan.seed, isotropic="polar" in shape.charts)
-        steps = chart_steps(shape.charts, rows.fresh(rows.train)["x"].T)
-        if "split" in shape.charts and not steps:
-            scores.append(np.inf)
-            continue
-        width = rows.width
-        if charts_differ:
-            # Charts are judged as they start, by a flow of networks: it suits any of them, and all share one program.
-            rows, width = _charted(task.pairs, rows, steps, plan.seed)
-            shape = replace(shape, subnet="mlp", charts=())
-        population, _ = _population(rows, shape, task, trial)
-        scores.append(float(np.min(population.held_out)) + width)
-    return shapes[int(np.argmin(scores))]
-
-
-def _charted(pairs: Pairs, rows: Rows, steps: Sequence[AbstractBijection], seed: int) -> tuple[Rows, float]:
-    """Return rows with x as charts show it, and what charts and standardisation add to a loss in nats."""
-    chain = Chain(tuple(steps)) if steps else None
-    chart = partial(compiled(_chart, chain), chain) if chain else lambda x: (x, np.zeros(len(x)))
-    seen = replace(pairs, x=np.asarray(chart(rows.standardised(pairs.x, None)["x"].T)[0]), bounds=None)
-    charted = prepare(seen, seed=seed)
-    log_det = chart(rows.fresh(rows.held_out)["x"].T)[1]
-    return charted, rows.width + charted.width - float(np.mean(log_det))
-
-
-def _chart(chain: Chain, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return jax.vmap(chain.forward_and_log_det)(x)
-
-
-def train_networks_of(
-    rows: Rows, shape: Architecture, task: FlowTask, plan: Plan, *, first: int = 0
-) -> Trained:
+def train_networks_of(rows: Rows, task: FlowTask, plan: Plan, *, first: int = 0) -> Trained:
     """Return the networks that differ in the constants in use or nearly all of their values.
 
     Restarts are counted from ``first``, so that those of several calls differ.
     """
-    population, restore = _population(rows, shape, task, plan, first)
+    population, restore = _population(rows, task, plan, first)
     distinct: dict[Any, np.ndarray] = {}
     for w in population.weights[np.isfinite(population.held_out)]:
         distinct.setdefault((tuple(np.flatnonzero(w)), tuple(np.round(w[w != 0], 1))), w)
     return Trained([_settled(restore(w.astype(np.float32)), rows) for w in distinct.values()], population)
 
 
-def _population(
-    rows: Rows, shape: Architecture, task: FlowTask, plan: Plan, number: int = 0
-) -> tuple[Population, Restore[Flow]]:
+def _population(rows: Rows, task: FlowTask, plan: Plan, number: int) -> tuple[Population, Restore[Flow]]:
+    shape = task.architecture
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
     if task.joint:
         y = {"noise": (1.0,) * rows.n_observed}
     peaks = (phase.peak for phase in plan.schedule.phases if phase.n_epochs)
     noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
-    fresh, loss, backward = rows.fresh(rows.train), plan.training.loss, float(plan.training.backward or 0)
+    fresh, backward = rows.fresh(rows.train), float(plan.training.backward or 0)
     is_sparse = plan.is_sparse and shape.subnet == "eql"
     first = () if is_sparse or task.joint or shape.charts or shape.n_features else normal_steps(rows)
     train, held_out = fresh, rows.fresh(rows.held_out)
@@ -296,13 +249,13 @@ def _population(
     return pipeline.train_networks(
         plan,
         build,
-        lambda restore: FlowObjective(restore, backward, loss),
+        lambda restore: FlowObjective(restore, backward),
         train,
         held_out,
         noise=noise,
         first=number,
         penalised=partial(_penalised, n_first=len(first)),
-        about=repr((shape, task.joint, loss, backward, rows.jitter)),
+        about=repr((shape, task.joint, backward, rows.jitter)),
     )
 
 

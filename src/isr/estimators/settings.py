@@ -91,9 +91,8 @@ class Training(BaseEstimator):
     Args:
         effort: ``"quick"``, ``"normal"``, ``"thorough"`` or an `Effort`.
         n_restarts: Random starts trained side by side.
-        penalty: ``"l0.5"``, ``"l1"``, ``"l0"`` or a penalty object; None keeps every weight, for accuracy alone.
+        penalty: ``"l0.5"``, ``"l1"`` or a penalty object; None keeps every weight, for accuracy alone.
         batch_size: Rows per step.
-        loss: ``"likelihood"``, or ``"l2+mmd"`` in both directions (`ISR` and `ConditionalISR`).
         backward: Weight of the term that keeps samples drawn backwards where data lie (flows only).
         selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
         ensemble: Whether the model is a mixture of one flow for each of ``n_restarts`` folds (not for ``"l0.5"``).
@@ -113,7 +112,6 @@ class Training(BaseEstimator):
     n_restarts: int | None = None
     penalty: str | AbstractPenalty | None = "l0.5"
     batch_size: int | None = None
-    loss: str = "likelihood"
     backward: float | None = None
     selection: str = "bic"
     ensemble: bool = False

@@ -67,12 +67,12 @@ class FlowModel(EquationModel):
         n_train = x.n_rows - n_held_out(x.n_rows)
         self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
         task = FlowTask(
-            pairs, self._architectures(x.n_columns), joint=self._joint,
+            pairs, self._architecture(), joint=self._joint,
             closed=self._closed and self.charts == "auto" and getattr(self, "transformer", None) is None,
             edges=self.bounds is None,
         )  # fmt: skip
         fit = fit_ensemble if self._training().ensemble else fit_flow
-        self._run(partial(fit, task), n_train, sparse=task.architectures[0].subnet == "eql", peak=self._peak)
+        self._run(partial(fit, task), n_train, sparse=task.architecture.subnet == "eql", peak=self._peak)
         found = self._found_bounds() if seeks_edges and (task.closed or not self._closed) else ""
         if found:
             self.status_ = replace(self.status_, reason=f"{self.status_.reason}; {found}")
@@ -121,18 +121,12 @@ class FlowModel(EquationModel):
         """Return blocks, hidden layers, subnetwork and mixing."""
         return {name: getattr(self, name) for name in ("n_blocks", "n_layers", "subnet", "mixing")}
 
-    def _architectures(self, dim: int) -> tuple[Architecture, ...]:
-        shape = Architecture(
-            **self._sizes(), library=dict(PAPER_LIBRARY) if self.library is None else self.library, **self._shape(),
+    def _architecture(self) -> Architecture:
+        charts = () if self.charts == "auto" and self._closed else self.charts
+        return Architecture(
+            **self._sizes(), library=dict(PAPER_LIBRARY) if self.library is None else self.library,
+            charts=(charts,) if isinstance(charts, str) else tuple(charts), **self._shape(),
         )  # fmt: skip
-        if self.charts == "auto" and not self._closed:
-            offered = {1: [()], 2: [(), ("polar",), ("split",)]}.get(dim, [(), ("split",)])
-            return tuple(replace(shape, charts=charts) for charts in offered)
-        is_sparse = shape.mixing == "permutation" and self._training().penalty is not None
-        # With few blocks a law may fit one way of splitting the variables and not another.
-        orders = 3 if is_sparse and 2 <= shape.n_blocks <= 3 and dim > 2 else 1
-        charts = () if self.charts == "auto" else tuple(self.charts)
-        return tuple(replace(shape, charts=charts, order=order) for order in range(orders))
 
 
 CLAMP = 5.0
@@ -194,7 +188,6 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
 
     _closed: ClassVar[bool] = True
     _usual_training: ClassVar[Training] = Training(n_restarts=8, batch_size=64, backward=0.0)
-    _no_training: ClassVar[tuple[str, ...]] = ("loss",)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the density of the rows of X; y is ignored."""

@@ -76,7 +76,7 @@ Objective = Callable[[Float[Array, " n"], Data, PRNGKeyArray, Moment], Float[Arr
 class State(NamedTuple):
     """Where a phase of training stands: everything needed to go on, bit for bit."""
 
-    weights: Float[Array, "members n"]  # followed by gates under a penalty that has some
+    weights: Float[Array, "members n"]
     optimiser: Any  # Adam's moments
     skipped: Int[Array, " members"]  # steps at which loss or gradient was not finite
 
@@ -132,20 +132,19 @@ def make_epoch(
     """Return the compiled function that takes a state through one epoch and gives each member's mean loss.
 
     Its arguments are ``state, data, rates, strengths, masks, penalised, keys, order, noise, decay``. For each step
-    there is a learning rate, the rows of a batch (``order``) and two keys per member, for gates and for the loss;
-    ``masks`` is 1 where a weight is in use, ``penalised`` where the penalty counts it. Objectives that are equal share
-    the function, and with it what was compiled.
+    there is a learning rate, the rows of a batch (``order``) and a key per member; ``masks`` is 1 where a weight is in
+    use, ``penalised`` where the penalty counts it. Objectives that are equal share the function, and with it what was
+    compiled.
     """
 
-    def loss_of(raw, strength, mask, penalised, batch, keys, moment):
-        n = mask.shape[0]
-        weights, gates = raw[:n] * mask, raw[n:]
-        fit = objective(penalty.gate(weights, gates, keys[0]), batch, keys[1], moment)
-        return fit + strength * penalty.value(weights * penalised, gates), fit
+    def loss_of(raw, strength, mask, penalised, batch, key, moment):
+        weights = raw * mask
+        fit = objective(weights, batch, key, moment)
+        return fit + strength * penalty.value(weights * penalised), fit
 
-    def step_of_member(raw, moments, skipped, strength, mask, penalised, batch, moment, keys, decay):
+    def step_of_member(raw, moments, skipped, strength, mask, penalised, batch, moment, key, decay):
         (_, fit), gradient = jax.value_and_grad(loss_of, has_aux=True)(
-            raw, strength, mask, penalised, batch, keys, moment
+            raw, strength, mask, penalised, batch, key, moment
         )
         norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
         fine = jnp.isfinite(fit) & jnp.isfinite(norm)
@@ -153,8 +152,7 @@ def make_epoch(
             update, new_moments = ADAM.update(gradient * (CLIP / jnp.maximum(norm, CLIP)), moments, raw)
         keep = partial(jnp.where, fine)
         moments = jax.tree.map(keep, new_moments, moments)
-        shrinks = jnp.pad(penalised, (0, raw.shape[0] - mask.shape[0]))  # gates do not
-        raw = keep(raw - moment.rate * (update + decay * shrinks * raw), raw)
+        raw = keep(raw - moment.rate * (update + decay * penalised * raw), raw)
         return raw, moments, skipped + (~fine).astype(jnp.int32), jnp.where(fine, fit, 0.0)
 
     members = jax.vmap(step_of_member, in_axes=(0, 0, 0, 0, 0, None, None, None, 0, None))
@@ -195,15 +193,14 @@ def one_kernel_after_the_other() -> dict[str, str]:
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def make_evaluate(objective: Objective, penalty: AbstractPenalty) -> Callable:
+def make_evaluate(objective: Objective) -> Callable:
     """Return the function giving each member's mean loss over all of ``data``, without penalty.
 
     Members are taken in groups of ``size``, the last one filled up, so that populations of any size share a program.
     """
 
     def member(raw: Float[Array, " n"], mask, data: Data, key, noise):
-        n = mask.shape[-1]
-        return objective(penalty.gate(raw[:n] * mask, raw[n:], None), data, key, Moment(0, 0.0, noise))
+        return objective(raw * mask, data, key, Moment(0, 0.0, noise))
 
     several = jax.jit(jax.vmap(member, in_axes=(0, 0, None, None, None)))
 

@@ -1,4 +1,4 @@
-"""Losses of a flow on standardised data: likelihood, the backward term, and L2 + MMD in both directions."""
+"""Losses of a flow on standardised data: the likelihood and the backward term."""
 
 from __future__ import annotations
 
@@ -26,21 +26,8 @@ WIDE = 0.03
 # Residual variance, in units of y's, below which an observed output is not pushed further: a deterministic y would
 # otherwise be fitted to the last digit at the cost of everything else.
 LEAST_VARIANCE = 1e-8
-# Widths of the kernel of the MMD, in standard deviations.
-MMD_WIDTHS = (0.2, 0.5, 1.0, 2.0)
 # The share of the normal law in what a dense flow is trained as, and at least in the ensemble that it joins.
 DEFENCE = 0.003
-LOSSES = ("likelihood", "l2+mmd")
-
-
-def negative_log_likelihood(flow: Flow, x: Columns, y: Columns | None) -> Float[Array, " batch"]:
-    """Return minus the log-density of every column of ``x``, given ``y`` where the flow reads one."""
-    return -flow.joint_log_prob_columns(x, y)
-
-
-def defended(log_prob: Float[Array, " batch"], reference: Float[Array, " batch"]) -> Float[Array, " batch"]:
-    """Return the log-density of a mixture with a little of another law, so that no row counts without end."""
-    return jnp.logaddexp(log_prob + jnp.log1p(-DEFENCE), reference + jnp.log(DEFENCE))
 
 
 def profile_loss(flow: Flow, x: Columns, y: Columns) -> Float[Array, ""]:
@@ -62,7 +49,9 @@ def wildness(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Float[
     A likelihood only runs forward on data and never sees what the inverse does to a fresh latent; this term
     does: the mean of ``log(1 + max(|x| - 4, 0)^2)`` over ``n`` draws.
     """
-    x = _draw(flow, None if y is None else y[:, :n], n, key)
+    precision = jax.tree.leaves(flow)[0].dtype if y is None else y.dtype
+    noise = jax.random.normal(key, (flow.bijection.dim, n), precision)
+    x = flow.draw_columns(noise, None if y is None else y[:, :n])
     return jnp.mean(jnp.sum(jnp.log1p(jnp.maximum(jnp.abs(x) - WILD, 0.0) ** 2), axis=0))
 
 
@@ -95,39 +84,6 @@ def _value_and_gradient(term, is_due, weights, y, key):
 _term_if_due.defvjp(_value_and_gradient, lambda term, gradient, outer: (None, outer * gradient, None, None))
 
 
-def both_ways_loss(flow: Flow, x: Columns, y: Columns, key: PRNGKeyArray) -> Float[Array, ""]:
-    """Return L2 + MMD in both directions, the alternative of the paper.
-
-    Forward: the squared error of y (joint form) and the MMD between ``[y, z]`` and y beside fresh normal latents.
-    Backward: the MMD between ``[x, y]`` and what is drawn for the same y.
-    """
-    k_latent, k_draw = jax.random.split(key)
-    latent = flow.latent_columns(x, y)[0]
-    n = flow.n_observed
-    z, misfit = latent[n:], jnp.sum(jnp.mean((latent[:n] - y[:n]) ** 2, axis=-1))
-    fresh = jax.random.normal(k_latent, z.shape, z.dtype)
-    drawn = _draw(flow, y, x.shape[-1], k_draw)
-    forward = mmd(jnp.concatenate([z, y]), jnp.concatenate([fresh, y]))
-    backward = mmd(jnp.concatenate([drawn, y]), jnp.concatenate([x[: flow.dim], y]))
-    return misfit + forward + backward
-
-
-def mmd(a: Columns, b: Columns) -> Float[Array, ""]:
-    """Return the squared maximum mean discrepancy between columns, by inverse multiquadratic kernels."""
-
-    def kernel(p: Columns, q: Columns) -> Float[Array, ""]:
-        distance = jnp.sum((p[:, :, None] - q[:, None, :]) ** 2, axis=0)
-        return jnp.mean(sum(width**2 / (width**2 + distance) for width in MMD_WIDTHS))
-
-    return kernel(a, a) + kernel(b, b) - 2 * kernel(a, b)
-
-
-def _draw(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Columns:
-    precision = jax.tree.leaves(flow)[0].dtype if y is None else y.dtype
-    noise = jax.random.normal(key, (flow.bijection.dim, n), precision)
-    return flow.draw_columns(noise, y)
-
-
 def widened(noise: Noise, rate: Float[Array, ""] | float) -> Float[Array, "width 1"]:
     """Return the noise of each y as a column: its own, and on top `WIDE` at the highest rate, less at a lower one."""
     spread = jnp.asarray(noise.spread, jnp.float32)
@@ -140,11 +96,6 @@ class FlowObjective:
 
     restore: Restore[Flow]
     backward: float = 0.0
-    loss: str = "likelihood"
-
-    def __post_init__(self) -> None:
-        if self.loss not in LOSSES:
-            raise ValueError(f"unknown loss {self.loss!r}; known: {', '.join(LOSSES)}")
 
     def __call__(
         self, weights: Float[Array, " n"], batch: Data, key: PRNGKeyArray, moment: Moment
@@ -157,14 +108,15 @@ class FlowObjective:
         if y is not None and moment.noise is not None:
             spread = widened(moment.noise, moment.rate)
             y = y + spread.astype(y.dtype) * jax.random.normal(k_noise, y.shape, y.dtype)
-        if y is not None and self.loss == "l2+mmd":
-            value = both_ways_loss(flow, x, y, k_loss)
-        elif y is not None and flow.n_observed:
+        if y is not None and flow.n_observed:
             value = profile_loss(flow, x, y)
-        elif "reference" in batch:
-            value = -jnp.mean(defended(-negative_log_likelihood(flow, x, y), batch["reference"][0]))
         else:
-            value = jnp.mean(negative_log_likelihood(flow, x, y))
+            log_prob = flow.joint_log_prob_columns(x, y)
+            if "reference" in batch:  # a mixture with a little of another law: no row counts without end
+                log_prob = jnp.logaddexp(
+                    log_prob + jnp.log1p(-DEFENCE), batch["reference"][0] + jnp.log(DEFENCE)
+                )
+            value = -jnp.mean(log_prob)
         if self.backward:
             n = max(1, x.shape[-1] // 2)
             is_due = moment.number % BACKWARD_EVERY == 0

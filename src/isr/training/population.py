@@ -2,8 +2,8 @@
 
 Phases: *warm up* every restart without penalty, keep the best; *sparsify* each of them under a ladder of
 penalty strengths; *cut* what became small; *refit* what is left without penalty. A phase without penalty hands on each
-member's weights of the epoch with the least held-out loss, and ends early where that loss only rises. A phase with
-`patience` has the mean of the last epochs' weights as well; it lowers its rate where no loss falls any more, then ends.
+member's weights of the epoch with the least held-out loss. A phase with `patience` has the mean of the last epochs'
+weights as well; it lowers its rate where no loss falls any more, then ends.
 """
 
 from __future__ import annotations
@@ -36,17 +36,11 @@ from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty, SmoothHalfNorm
 
 CHECKPOINT_SECONDS = 10.0
-# A phase ends where, for so many of its epochs and at least so many, every member has a held-out loss this much (nats)
-# above its best while its training loss went on falling.
-PATIENCE_SHARE = 0.25
-LEAST_PATIENCE = 10
-RISE = 0.05
 # In a phase with patience: by what a held-out loss (nats, the members' mean) must fall to count, what the learning rate
 # is divided by where it does not, how often before the phase ends, and the share of what went before in the average.
 FALL, DROP, N_DROPS, KEPT = 1e-3, 4.0, 3, 0.8
-STEEP = 0.02
-# Added to the gates of weights that survived the cut: they stay open.
-OPEN = 20.0
+# By what the last tenth of such a phase, and of so many epochs, lowers the loss where it is undertrained.
+STEEP, LEAST_EPOCHS = 0.02, 10
 # Places below the seed of a run: each phase has one of its own after these.
 JUDGING, PHASES = 0, 1
 STEP_KEYS, ROW_ORDER = 0, 1
@@ -155,19 +149,18 @@ class _Run:
         rows, (n_members, n) = task.data, restarts.weights.shape
         n_rows, n_held_out = (next(iter(arrays.values())).shape[-1] for arrays in (rows, task.held_out))
         self.task, self.schedule, self.seed, self.monitor = task, schedule, sequence_of(seed), monitor
-        self.path, self.n, self.history, self.written = path, n, History(), time.monotonic()
+        self.path, self.history, self.written = path, History(), time.monotonic()
         self.n_steps = schedule.steps_of_epoch(n_rows)
         self.groups = np.zeros(n_members, int) if restarts.groups is None else restarts.groups
         self.data, self.held_out = _on_device(rows), _on_device(task.held_out)
         self.noise = task.noise and jax.tree.map(lambda v: on_device(v, np.float32), task.noise)
         self.penalised = on_device(np.ones(n) if task.penalised is None else task.penalised, np.float32)
         self.epoch = make_epoch(task.objective, schedule.penalty)
-        self.evaluate = make_evaluate(task.objective, schedule.penalty)
+        self.evaluate = make_evaluate(task.objective)
         self.judging_key = jax_keys(child(self.seed, JUDGING))
         self.together = evaluated_together(n_members, n_held_out)
         self.orders = Orders(n_rows=n_rows, batch_size=schedule.batch_size, n_steps=self.n_steps)
-        gates = np.zeros((n_members, schedule.penalty.n_gates * n))
-        first = np.concatenate([restarts.weights, gates], axis=1, dtype=np.float32)
+        first = np.asarray(restarts.weights, np.float32)
         masks = np.asarray(np.ones((n_members, n)) if restarts.masks is None else restarts.masks, np.float32)
         self.progress = Progress(0, 0, np.zeros(n_members, np.float32), masks, start(first), first, first)
         self.mark = checkpoint.fingerprint(
@@ -190,12 +183,10 @@ class _Run:
     def is_last_phase(self) -> bool:
         return self.progress.phase == len(self.schedule.phases) - 1
 
-    def curves(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return training and held-out losses of the phase so far, ``(epochs, members)``, infinite where not finite."""
-        n = self.progress.epoch
-        both = (np.stack(losses[-n:]) for losses in (self.history.train, self.history.held_out))
-        train, held_out = (np.where(np.isfinite(losses), losses, np.inf) for losses in both)
-        return train, held_out
+    def curves(self) -> np.ndarray:
+        """Return held-out losses of the phase so far, ``(epochs, members)``, infinite where not finite."""
+        losses = np.stack(self.history.held_out[-self.progress.epoch :])
+        return np.where(np.isfinite(losses), losses, np.inf)
 
     def train_phase(self) -> None:
         """Train the phase under way to its end, or until it should stop."""
@@ -205,12 +196,10 @@ class _Run:
         all_rates = rates(phase, self.n_steps * phase.n_epochs).reshape(phase.n_epochs, -1)
         self.monitor.begin(phase.name, phase.n_epochs)
         for number in range(self.progress.epoch, phase.n_epochs):
-            n_drops, drops_now, is_over = 0, False, False
+            n_drops, drops_now = 0, False
             if number and phase.patience is not None:
-                n_drops, drops_now = _drops(self.curves()[1], phase.patience)
-            elif number and not np.any(self.progress.strengths):
-                is_over = _only_memorises(*self.curves(), phase.n_epochs)
-            if is_over or n_drops > N_DROPS or self.monitor.should_stop():
+                n_drops, drops_now = _drops(self.curves(), phase.patience)
+            if n_drops > N_DROPS or self.monitor.should_stop():
                 break
             if drops_now:
                 best = self.progress.best
@@ -222,7 +211,7 @@ class _Run:
     def _train_epoch(self, phase: Phase, rates_of_steps: np.ndarray) -> None:
         index, number, strengths, masks, state, best, average = self.progress
         seed, n_parts = child(self.seed, PHASES + index), self.orders.n_parts
-        keys = jax_keys(child(seed, number, STEP_KEYS), self.n_steps, len(masks), 2)
+        keys = jax_keys(child(seed, number, STEP_KEYS), self.n_steps, len(masks))
         order = self.orders.rows(child(seed, number // n_parts, ROW_ORDER), number % n_parts)
         state, loss = self.epoch(
             state, self.data, rates_of_steps, strengths, masks, self.penalised, keys, order, self.noise,
@@ -234,7 +223,7 @@ class _Run:
             of_average = self._held_out(average, masks)
             is_better = of_average < held
             found, held = np.where(is_better[:, None], average, found), np.where(is_better, of_average, held)
-        improved = held < np.min(self.curves()[1], axis=0) if number else np.ones(len(held), bool)
+        improved = held < np.min(self.curves(), axis=0) if number else np.ones(len(held), bool)
         best = np.where(improved[:, None], found, best)
         self.history.add(phase.name, np.asarray(loss), held)
         self.progress = Progress(index, number + 1, strengths, masks, state, best, average)
@@ -251,10 +240,8 @@ class _Run:
             strengths = np.tile(np.asarray(self.schedule.strengths, np.float32), len(best))
             weights, masks = weights[kept], masks[kept]
         else:
-            effective = self._effective(weights, masks)
-            masks = (np.abs(effective) > self.schedule.threshold).astype(np.float32) * masks
-            gates = weights[:, self.n :] + OPEN
-            weights = np.concatenate([effective * masks, gates], axis=1, dtype=np.float32)
+            masks = (np.abs(weights) > self.schedule.threshold).astype(np.float32) * masks
+            weights = weights * masks
             strengths = np.zeros_like(strengths)
         self.progress = Progress(index + 1, 0, strengths, masks, start(weights), weights, weights)
 
@@ -268,7 +255,7 @@ class _Run:
         held = self._held_out(weights, masks)
         order = np.argsort(held, kind="stable")
         return Population(
-            self._effective(weights, masks)[order], strengths[order], held[order],
+            (weights * masks)[order], strengths[order], held[order],
             np.asarray(state.skipped)[order], self.history, self.monitor.stopped, self._still_falls(),
         )  # fmt: skip
 
@@ -277,7 +264,7 @@ class _Run:
         phase = max(self.schedule.phases, key=lambda p: p.n_epochs)
         named = zip(self.history.phases, self.history.held_out, strict=True)
         losses = [_least(held) for name, held in named if name == phase.name]
-        if phase.patience is None or len(losses) < max(phase.n_epochs, LEAST_PATIENCE):
+        if phase.patience is None or len(losses) < max(phase.n_epochs, LEAST_EPOCHS):
             return False
         return bool(min(losses) < min(losses[: -(len(losses) // 10)]) - STEEP)
 
@@ -303,13 +290,6 @@ class _Run:
         found = self.evaluate(raw, masks, self.held_out, self.judging_key, self.noise, size=together)
         return np.where(np.isnan(found), np.inf, found)
 
-    def _effective(self, raw: np.ndarray, masks: np.ndarray) -> np.ndarray:
-        """Return the numbers that members compute with, their gates taken in."""
-        gate = self.schedule.penalty.gate
-        return np.array(
-            [np.asarray(gate(r[: self.n] * m, r[self.n :], None)) for r, m in zip(raw, masks, strict=True)]
-        )
-
 
 def _drops(held_out: np.ndarray, patience: int) -> tuple[int, bool]:
     """Return how often the rate has dropped in a phase with patience, and whether it does now, told by its curves."""
@@ -323,18 +303,6 @@ def _drops(held_out: np.ndarray, patience: int) -> tuple[int, bool]:
         elif since >= patience:
             n_drops, since = n_drops + 1, 0
     return n_drops, n_drops > 0 and since == 0 and loss >= reached - FALL
-
-
-def _only_memorises(train: np.ndarray, held_out: np.ndarray, n_epochs: int) -> bool:
-    """Return whether every member only memorises its training rows, told by the curves of a phase without patience."""
-    number, patience = len(train), max(LEAST_PATIENCE, int(PATIENCE_SHARE * n_epochs))
-    if number <= patience:
-        return False
-    members, least = np.arange(held_out.shape[1]), np.argmin(held_out, axis=0)
-    rises = held_out[-1] > held_out[least, members] + RISE
-    still_falls = train[-1] < train[least, members]
-    is_over = (number - 1 - least >= patience) & rises & still_falls
-    return bool(np.all(is_over | ~np.isfinite(held_out[-1])))
 
 
 def _best_of_each(held_out: np.ndarray, groups: np.ndarray, n: int) -> np.ndarray:

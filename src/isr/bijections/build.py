@@ -39,7 +39,6 @@ class Architecture:
         skip: Whether an EQL network's last layer reads the inputs and all hidden layers.
         mixing: What stands between blocks: a fixed random ``"permutation"``, a learned ``"linear"`` map
             (before the first block too), or ``"none"``.
-        order: Which of the permutations that the seed offers: 0, 1, ... split the variables in different ways.
         charts: Closed-form charts before the blocks, by name.
         clamp: Bound of the log-scale of an affine coupling.
         transformer: What a coupling does to each variable; affine, with that clamp, when None.
@@ -56,7 +55,6 @@ class Architecture:
     width: int = 32
     skip: bool = False
     mixing: str = "permutation"
-    order: int = 0
     charts: tuple[str, ...] = ()
     clamp: float | None = 2.0
     transformer: AbstractTransformer | None = None
@@ -149,7 +147,7 @@ def build_core(
         if shape.mixing == "linear":
             steps.append(Linear(on_device(np.eye(dim))))
         elif index and shape.mixing == "permutation":
-            steps.append(_random_permutation(k_mix, dim, shape.order))
+            steps.append(_random_permutation(k_mix, dim))
         steps.append(_block(k_block, dim, n_features, shape))
     return steps
 
@@ -180,18 +178,10 @@ def _charts(shape: Architecture, rows: np.ndarray | None, dim: int) -> list[Abst
     return chart_steps(shape.charts, rows)
 
 
-def _random_permutation(key: Seed, dim: int, number: int) -> Permutation:
+def _random_permutation(key: Seed, dim: int) -> Permutation:
     if dim == 2:  # a random order is the identity half of the time, which would waste the block
         return Permutation((1, 0))
-    rng, seen = generator(key), []
-    for _ in range(100 * (number + 1)):
-        order = tuple(int(i) for i in rng.permutation(dim))
-        halves = {frozenset(order[: dim // 2]), frozenset(order[dim // 2 :])}
-        if halves not in seen:
-            seen.append(halves)
-        if len(seen) > number:
-            return Permutation(order)
-    return Permutation(tuple(int(i) for i in rng.permutation(dim)))
+    return Permutation(tuple(int(i) for i in generator(key).permutation(dim)))
 
 
 def _block(key: Seed, dim: int, n_features: int, shape: Architecture) -> Coupling:

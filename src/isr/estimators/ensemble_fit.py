@@ -54,12 +54,12 @@ def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
         rows = prepare(task.pairs, seed=plan.seed, fold=(k, n))
         time_left = plan.monitor.until((k + 1) / n)
         tried = [(train_networks_of(rows, task, replace(p, monitor=time_left), first=k), p) for p in plans]
-        trained, best = min(tried, key=lambda found: np.min(found[0].population.held_out))
+        (networks, population), best = min(tried, key=lambda found: np.min(found[0][1].held_out))
         plans = [best]  # the first fold tells how fast weights decay
-        populations.append(trained.population)
-        if trained.networks:
+        populations.append(population)
+        if networks:
             n_train = len(rows.train)
-            members.append(_finished(network_point(trained.networks[0], rows, np.float32), rows))
+            members.append(_finished(network_point(networks[0], rows, np.float32), rows))
             normals.append(_finished(network_point(normal_law(rows), rows), rows))
             if rows.n_observed:
                 wide.append(_finished(network_point(wide_law(rows), rows), rows))

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import sympy
+from jaxtyping import Array, Float
 
-from isr.estimators.formula_regressor import FormulaRegressor
-from isr.estimators.regression_fit import fit_regression
+from isr.bijections.affine import Standardise, standardise
+from isr.bijections.formula import Formulas
+from isr.bijections.networks import EQL, build_eql
+from isr.bijections.parameters import flatten, n_constants
+from isr.equations import extract
+from isr.estimators import pipeline
+from isr.estimators.formula_regressor import FormulaRegressor, Rows
+from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted
 from isr.estimators.rows import n_held_out
-from isr.estimators.settings import Effort, Training, explains_wrong_options
+from isr.estimators.settings import Effort, Plan, Training, explains_wrong_options
+from isr.estimators.status import DivergedError
+from isr.formulas import to_formulas
+from isr.formulas.front import choose, pareto
+from isr.formulas.to_formulas import input_symbols, network_expressions, without_idle_guards
 from isr.tables.arrays import LARGEST, refuse_extremes
+from isr.tables.tables import split_rows
+from isr.training.population import Population
+from isr.training.workers import keep_compiled_programs
+
+N_REFINED = 5
+# A residual variance below this share of y's is rounding, not misfit; a network is not expected to be that exact.
+FLOOR = 1e-24
+COARSE_FLOOR = 1e-8
+
+Library = Mapping[str, int] | Sequence[str]
 
 LIBRARY = {"constant": 1, "id": 2, "square": 2, "sin2pi": 2, "exp": 1, "sigmoid": 1, "product": 2}
 
@@ -62,7 +86,7 @@ class EQLRegressor(FormulaRegressor):
 
     n_layers: int = 2
     _: KW_ONLY
-    library: Mapping[str, int] | Sequence[str] | None = None
+    library: Library | None = None
     units: Mapping[str, str] | None = None
     training: Training | Effort | str | None = None
     random_state: int | np.random.RandomState | None = None
@@ -88,3 +112,120 @@ class EQLRegressor(FormulaRegressor):
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         return super()._metadata(equations=[str(e) for e in self.expressions_], **more)
+
+
+def fit_regression(samples: Rows, library: Library, n_layers: int, plan: Plan) -> Fitted:
+    """Fit formulas for every column of y to rows of x, by least squares: train, prune, refine, choose, polish."""
+    keep_compiled_programs()
+    with jax.enable_x64(True):
+        split = split_rows(len(samples.x), held_out=n_held_out(len(samples.x)), random_state=plan.seed)
+        x_scale, y_scale = standardise(samples.x[split.train]), standardise(samples.y[split.train])
+        raw = [_arrays(samples.some(rows), samples, np.asarray(y_scale.scale)) for rows in split]
+        train, held_out = (_standard(arrays, x_scale) for arrays in raw)
+        networks, population = _train(train, held_out, library, n_layers, plan)
+        pruned = pipeline.prune(networks, row_loss, train, plan.monitor, nats=_nats(COARSE_FLOOR))
+        criterion = _criterion(*raw)
+        front = pareto(pipeline.refine(_open(pruned, x_scale, y_scale), criterion, plan.monitor))
+        if not front:
+            raise DivergedError
+        chosen = choose(front, plan.training.selection, n_rows=len(split.train))
+        polished = pipeline.polish(front[chosen], criterion, snapping=plan.training.snap)
+        front[chosen] = polished.point
+        front = [replace(p, model=without_idle_guards(p.model, samples.x)) for p in front]
+        return Fitted(front, chosen, polished.errors, polished.labels, population, len(split.train))
+
+
+def _arrays(rows: Rows, every: Rows, width: np.ndarray) -> Arrays:
+    """Rows, batch last; errors of y count in its own spread."""
+    arrays = {"x": rows.x.T, "y": rows.y.T, "scale": np.broadcast_to(width[:, None], rows.y.T.shape)}
+    if rows.weight is not None and every.weight is not None:
+        arrays["weight"] = (rows.weight / np.mean(every.weight))[None, :]
+    return arrays
+
+
+def _standard(arrays: Arrays, x_scale: Standardise) -> Arrays:
+    shift, scale = np.asarray(x_scale.shift)[:, None], np.asarray(x_scale.scale)[:, None]
+    y = arrays["y"] / arrays["scale"]
+    return {**arrays, "x": (arrays["x"] - shift) / scale, "y": y, "scale": np.ones_like(y)}
+
+
+def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]]) -> Float[Array, " n"]:
+    """Return the squared error of every row, summed over the outputs, in units of y's variance."""
+    residual = (formulas.columns(data["x"])[0] - data["y"]) / data["scale"]
+    return jnp.sum(residual**2, axis=0)
+
+
+def _criterion(train: Arrays, held_out: Arrays) -> Criterion:
+    def tidy(formulas: Formulas) -> Formulas:
+        return _formulas([to_formulas.with_small_phases(e) for e in network_expressions(formulas)], formulas)
+
+    def is_finite(formulas: Formulas) -> bool:
+        losses = row_loss(formulas, {k: jnp.asarray(v[:, :512]) for k, v in train.items()})
+        return bool(np.all(np.isfinite(np.asarray(losses))))
+
+    def cost(formulas: Formulas) -> int:
+        return extract(formulas).complexity
+
+    return Criterion(row_loss, train, held_out, cost, tidy, is_finite, _nats(FLOOR))
+
+
+def _nats(floor: float) -> Callable[[float], float]:
+    return lambda loss: 0.5 * float(np.log(loss + floor))
+
+
+def _formulas(expressions: Sequence[to_formulas.Expression], like: Formulas | EQL) -> Formulas:
+    short = [to_formulas.shortest(e) for e in expressions]
+    return to_formulas.build_formulas(short, like.n_inputs, stack=1)
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """The mean loss of a batch, weighted where the rows are."""
+
+    restore: Callable[[Any], EQL]
+
+    def __call__(self, weights: Any, batch: Any, key: Any, moment: Any) -> Any:
+        losses = row_loss(self.restore(weights), batch)
+        return jnp.mean(losses * batch["weight"][0] if "weight" in batch else losses)
+
+
+def _train(
+    data: Arrays, held_out: Arrays, library: Library, n_layers: int, plan: Plan
+) -> tuple[list[EQL], Population]:
+    """Return the networks that a few constants take far, one for each set of functions in use, and all of them."""
+    shape: dict[str, Any] = {"n_layers": n_layers, "library": library, "skip": True, "last_scale": 0.3}
+    population, restore = pipeline.train_networks(
+        plan, lambda key: build_eql(key, len(data["x"]), len(data["y"]), **shape), _Objective, data, held_out,
+        about=repr((library, n_layers)),
+    )  # fmt: skip
+    networks = [restore(np.asarray(w, np.float64)) for w in population.weights if np.all(np.isfinite(w))]
+    pairs = zip(networks, population.held_out, strict=False)
+    worth = [float(np.log(loss + 1e-6)) + 0.1 * n_constants(network) for network, loss in pairs]
+    kept: dict[frozenset[str], EQL] = {}
+    for i in np.argsort(worth, kind="stable"):
+        network = _thinned(networks[i])
+        kept.setdefault(to_formulas.functions_in(network_expressions(network)), network)
+        if len(kept) == N_REFINED:
+            break
+    return list(kept.values()), population
+
+
+def _thinned(network: EQL) -> EQL:
+    """Return the network with at most so many weights in use as can be refined: the largest."""
+    vector, restore = flatten(network)
+    size = np.abs(np.asarray(vector))
+    if np.count_nonzero(size) <= MAX_CONSTANTS:
+        return network
+    return restore(jnp.where(size >= np.sort(size)[-MAX_CONSTANTS], vector, 0.0))
+
+
+def _open(networks: Sequence[EQL], x_scale: Standardise, y_scale: Standardise) -> list[Formulas]:
+    """Return networks as formulas in units of x and y, no two of the same structure."""
+    scales = zip(input_symbols(x_scale.dim), x_scale.shift, x_scale.scale, strict=True)
+    raw = {s: (s - sympy.Float(m) if m else s) / sympy.Float(w) for s, m, w in scales}
+    opened: dict[Any, Formulas] = {}
+    for network in networks:
+        outputs = zip(y_scale.scale, network_expressions(network), strict=True)
+        formulas = _formulas([sympy.Float(width) * e.xreplace(raw) for width, e in outputs], network)
+        opened.setdefault(formulas.trees, formulas)
+    return list(opened.values())

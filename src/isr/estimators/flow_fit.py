@@ -33,7 +33,7 @@ from isr.estimators.normal_law import (
     wide_law,
     with_normal,
 )
-from isr.estimators.pipeline import MAX_CONSTANTS, Criterion, Fitted, Polished, Pruned, Trained
+from isr.estimators.pipeline import MAX_CONSTANTS, Criterion, Fitted, Polished
 from isr.estimators.points import (
     complexity_of,
     finished,
@@ -95,10 +95,10 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         nothing_left = any(_is_explained(point.model, rows) for point in known)
     plan = _shortened(plan) if nothing_left else plan
     training = replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
-    trained = train_networks_of(rows, task, training)
+    trained, population = train_networks_of(rows, task, training)
     # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
     precision = np.float64 if plan.is_sparse else np.float32
-    networks = [network_point(network, rows, precision) for network in trained.networks]
+    networks = [network_point(network, rows, precision) for network in trained]
     points = [*closed, *networks]
     if has_formulas and not nothing_left and networks and not monitor.should_stop():
         points += _short_points(trained, networks, rows, monitor)
@@ -128,17 +128,19 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         final = _defended(final, rows)
         misfit = misfit or _sharper(final[chosen], rows, task, plan)
     return Fitted(
-        final, chosen, polished.errors, polished.labels, trained.population, len(rows.train), shape.charts, misfit,
+        final, chosen, polished.errors, polished.labels, population, len(rows.train), shape.charts, misfit,
         judged(front[chosen].model, rows.held_out.x, rows.held_out.y),
     )  # fmt: skip
 
 
-def _short_points(trained: Trained, networks: list[Point], rows: Rows, monitor: Monitor) -> list[Point]:
+def _short_points(
+    trained: Sequence[Flow], networks: list[Point], rows: Rows, monitor: Monitor
+) -> list[Point]:
     """Return the most promising networks without the weights they do not miss, and the formulas made of them."""
     promising = _promising(trained, networks, len(rows.train))
     pruned = pipeline.prune(promising, flow_row_loss, rows.standard(rows.train), monitor)
     refined = pipeline.refine(_opened(pruned, rows), _criterion(rows, monitor), monitor)
-    return [*(network_point(network, rows) for network in pruned.networks), *refined.points]
+    return [*(network_point(network, rows) for network in pruned), *refined]
 
 
 def _polished(point: Point, rows: Rows, plan: Plan, *, is_known: bool) -> Polished:
@@ -176,10 +178,10 @@ def _sharper(point: Point, rows: Rows, task: FlowTask, plan: Plan) -> Status | N
     shape = replace(task.architecture, **SIZES["accurate"], mixing="linear", charts=())
     # It ends before the fit's own time does, which then was enough.
     other = replace(plan, training=brief, schedule=schedule, monitor=plan.monitor.until(COMPARED_BY))
-    trained = train_networks_of(rows, replace(task, architecture=shape), other)
-    if not trained.networks:
+    trained, _ = train_networks_of(rows, replace(task, architecture=shape), other)
+    if not trained:
         return None
-    return less_sharp(point, finished(network_point(trained.networks[0], rows, np.float32), rows))
+    return less_sharp(point, finished(network_point(trained[0], rows, np.float32), rows))
 
 
 def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
@@ -200,7 +202,7 @@ def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
             theta, _ = fit.converge(theta, np.flatnonzero(theta), fast=True)
         points.insert(0, criterion.point(fit.restore(theta), fit.loss(theta)))
         if form is forms[0] and form.is_short and not stop():
-            points += pipeline.refine([points[0].model], criterion, monitor).points
+            points += pipeline.refine([points[0].model], criterion, monitor)
     return [point for point in points if np.isfinite(point.held_out_nats)]
 
 
@@ -216,8 +218,10 @@ def _shortened(plan: Plan) -> Plan:
     return replace(plan, schedule=replace(plan.schedule, phases=phases))
 
 
-def train_networks_of(rows: Rows, task: FlowTask, plan: Plan, *, first: int = 0) -> Trained:
-    """Return the networks that differ in the constants in use or nearly all of their values.
+def train_networks_of(
+    rows: Rows, task: FlowTask, plan: Plan, *, first: int = 0
+) -> tuple[list[Flow], Population]:
+    """Return the networks that differ in the constants in use or nearly all of their values, and all of them.
 
     Restarts are counted from ``first``, so that those of several calls differ.
     """
@@ -225,7 +229,7 @@ def train_networks_of(rows: Rows, task: FlowTask, plan: Plan, *, first: int = 0)
     distinct: dict[Any, np.ndarray] = {}
     for w in population.weights[np.isfinite(population.held_out)]:
         distinct.setdefault((tuple(np.flatnonzero(w)), tuple(np.round(w[w != 0], 1))), w)
-    return Trained([_settled(restore(w.astype(np.float32)), rows) for w in distinct.values()], population)
+    return [_settled(restore(w.astype(np.float32)), rows) for w in distinct.values()], population
 
 
 def _population(rows: Rows, task: FlowTask, plan: Plan, number: int) -> tuple[Population, Restore[Flow]]:
@@ -286,7 +290,7 @@ def _latents(flow: Flow, x: jax.Array) -> jax.Array:
     return flow.latent_columns(x)[0]
 
 
-def _promising(trained: Trained, points: Sequence[Point], n_rows: int) -> list[Flow]:
+def _promising(trained: Sequence[Flow], points: Sequence[Point], n_rows: int) -> list[Flow]:
     """Return the best networks of few enough constants, one for each set of functions in use."""
     from isr.formulas.to_formulas import functions_of
 
@@ -294,16 +298,16 @@ def _promising(trained: Trained, points: Sequence[Point], n_rows: int) -> list[F
     found: dict[frozenset[str], Flow] = {}
     for i in np.argsort(scores, kind="stable"):
         if points[i].n_constants <= MAX_CONSTANTS and len(found) < N_REFINED:
-            found.setdefault(functions_of(trained.networks[i]), trained.networks[i])
+            found.setdefault(functions_of(trained[i]), trained[i])
     return list(found.values())
 
 
-def _opened(pruned: Pruned, rows: Rows) -> list[Flow]:
+def _opened(pruned: Sequence[Flow], rows: Rows) -> list[Flow]:
     """Return networks as models made of formulas, no two of the same structure."""
     from isr.formulas.to_formulas import open_flow
 
     found: dict[str, Flow] = {}
-    for network in pruned.networks:
+    for network in pruned:
         model = open_flow(in_units(network, rows))
         found.setdefault(repr(jax.tree.structure(model)), model)
     return list(found.values())

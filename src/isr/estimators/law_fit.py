@@ -29,19 +29,12 @@ REFUTED, LEAST_LEFT = 1e-4, 1e-6
 
 @dataclass(frozen=True)
 class Laws:
-    """Laws of all outputs, from simple to complex.
-
-    Args:
-        front: Points; the constant and the linear laws are the first two.
-        candidates: The laws of each output for each point.
-        chosen: Which point is used.
-        seconds: How long the search took.
-    """
+    """Laws of all outputs, from simple to complex; the constant and the linear laws are the first two."""
 
     front: list[Point]
-    candidates: list[list[Candidate]]
+    candidates: list[list[Candidate]]  # the laws of each output for each point
     chosen: int
-    seconds: float
+    seconds: float  # that the search took
 
     def errors(self, point: int) -> np.ndarray:
         """Return the standard error of each constant of a point's formulas."""
@@ -71,30 +64,21 @@ def fit_laws(
             )
         )  # fmt: skip
         hints.append(found[-1].best.expression)
-    return _laws(found, train, held_out, names, time.monotonic() - began)
-
-
-def _laws(found: Sequence[Found], train: Rows, held_out: Rows, names: list[str], seconds: float) -> Laws:
     ladders = [_ladder(f, held_out, i, names) for i, f in enumerate(found)]
-    down = max(place for _, _, place in ladders)
-    up = max(len(steps) - place for _, steps, place in ladders)
-    combined = [[simple[0] for simple, _, _ in ladders], [simple[1] for simple, _, _ in ladders]]
+    down = max(place for _, place in ladders)
+    up = max(len(steps) - place for steps, place in ladders)
+    combined = [[f.constant for f in found], [f.linear for f in found]]
     for level in range(-down, up):
-        combined.append([s[int(np.clip(place + level, 0, len(s) - 1))] for _, s, place in ladders])
-    kept: list[list[Candidate]] = []
-    for laws in combined:
-        if not any(all(a is b for a, b in zip(laws, other, strict=True)) for other in kept):
-            kept.append(laws)
-    best = [steps[place] for _, steps, place in ladders]
-    chosen = next(i for i, laws in enumerate(kept) if all(a is b for a, b in zip(laws, best, strict=True)))
+        combined.append([s[int(np.clip(place + level, 0, len(s) - 1))] for s, place in ladders])
+    kept = list({tuple(map(id, laws)): laws for laws in combined}.values())
+    best = [id(steps[place]) for steps, place in ladders]
+    chosen = next(i for i, laws in enumerate(kept) if [id(law) for law in laws] == best)
     points = [_point(laws, train, held_out, names) for laws in kept]
-    return Laws(points, kept, chosen, seconds)
+    return Laws(points, kept, chosen, time.monotonic() - began)
 
 
-def _ladder(
-    found: Found, held_out: Rows, output: int, names: list[str]
-) -> tuple[tuple[Candidate, Candidate], list[Candidate], int]:
-    """The constant and the linear law; laws of which each more complex one leaves less; and the one to use."""
+def _ladder(found: Found, held_out: Rows, output: int, names: list[str]) -> tuple[list[Candidate], int]:
+    """Laws of which each more complex one leaves less, and the place of the one to use."""
     losses = {id(c): _loss(c, held_out, output, names) for c in found.candidates}
     fine = [c for c in found.candidates if losses[id(c)] <= losses[id(found.linear)] or c is found.constant]
     best = fine[0] if fine else found.linear
@@ -102,44 +86,33 @@ def _ladder(
     for c in sorted(found.candidates, key=lambda c: (c.complexity, c.residual_sd)):
         if c is best or not steps or c.residual_sd < 0.98 * steps[-1].residual_sd:
             steps.append(c)
-    return (found.constant, found.linear), steps, next(i for i, c in enumerate(steps) if c is best)
+    return steps, next(i for i, c in enumerate(steps) if c is best)
 
 
-def _loss(candidate: Candidate, rows: Rows, output: int, names: list[str]) -> float:
-    gaps = rows.y[:, output] - values_of(candidate, rows.x, names)
+def _gaps(candidate: Candidate, rows: Rows, output: int, names: Sequence[str]) -> np.ndarray:
+    law = opened(candidate.expression, [symbol(n) for n in names])
+    return rows.y[:, output] - law.values(list(rows.x.T))
+
+
+def _loss(candidate: Candidate, rows: Rows, output: int, names: Sequence[str]) -> float:
+    gaps = _gaps(candidate, rows, output, names)
     w = np.ones(len(gaps)) if rows.weight is None else rows.weight
     with np.errstate(all="ignore"):
         loss = float(np.average(gaps**2, weights=w)) if len(gaps) and w.sum() > 0 else 0.0
     return loss if np.isfinite(loss) else np.inf
 
 
-def values_of(candidate: Candidate, x: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Return a law's values at rows of x."""
-    return opened(candidate.expression, [symbol(n) for n in names]).values(list(x.T))
-
-
 def _point(laws: Sequence[Candidate], train: Rows, held_out: Rows, names: list[str]) -> Point:
     formulas = as_formulas([c.expression for c in laws], names)
-    train_nats, held_nats = (
-        sum(_nats(_loss(c, rows, i, names), train.y[:, i]) for i, c in enumerate(laws))
-        for rows in (train, held_out)
-    )
-    squares = sum(
-        (held_out.y[:, i] - values_of(c, held_out.x, names)) ** 2 / (np.var(train.y[:, i]) or 1.0)
-        for i, c in enumerate(laws)
-    )
-    return Point(
-        formulas,
-        extract(formulas).complexity,
-        len(formulas.constants),
-        train_nats,
-        held_nats,
-        np.asarray(squares),
-    )
+    variances = [np.var(y) or 1.0 for y in train.y.T]
 
+    def nats(rows: Rows) -> float:
+        losses = [_loss(c, rows, i, names) / variances[i] for i, c in enumerate(laws)]
+        return sum(0.5 * float(np.log(loss + FLOOR)) for loss in losses)
 
-def _nats(loss: float, y: np.ndarray) -> float:
-    return 0.5 * float(np.log(loss / (np.var(y) or 1.0) + FLOOR))
+    squares = sum(_gaps(c, held_out, i, names) ** 2 / variances[i] for i, c in enumerate(laws))
+    cost, size = extract(formulas).complexity, len(formulas.constants)
+    return Point(formulas, cost, size, nats(train), nats(held_out), np.asarray(squares))
 
 
 def refitted(laws: Laws, rows: Rows) -> Laws:
@@ -155,10 +128,8 @@ def refitted(laws: Laws, rows: Rows) -> Laws:
         ]
 
     every = [again(*pair) for pair in enumerate(laws.candidates)]
-    front = [
-        replace(p, model=as_formulas([c.expression for c in point], names))
-        for p, point in zip(laws.front, every, strict=True)
-    ]
+    models = [as_formulas([c.expression for c in point], names) for point in every]
+    front = [replace(p, model=model) for p, model in zip(laws.front, models, strict=True)]
     return replace(laws, front=front, candidates=every)
 
 
@@ -169,7 +140,7 @@ def left_over(laws: Laws, rows: Rows) -> list[tuple[int, float]]:
     some = rows.some(index)
     root = np.ones(len(index)) if some.weight is None else np.sqrt(some.weight / some.weight.mean())
     for i, candidate in enumerate(laws.candidates[laws.chosen]):
-        gaps, y = some.y[:, i] - values_of(candidate, some.x, names), some.y[:, i]
+        gaps, y = _gaps(candidate, some, i, names), some.y[:, i]
         share = float(np.sqrt(np.mean(gaps**2)) / (np.std(y) or 1.0))
         if share > LEAST_LEFT and len(index) >= 30 and lack_of_fit(some.x, gaps, root) < REFUTED:
             found.append((i, share))

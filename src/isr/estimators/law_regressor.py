@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import numpy as np
+import sympy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,9 +21,10 @@ from isr.estimators.settings import explains_wrong_options, seed_of
 from isr.estimators.status import Status
 from isr.formulas.front import Point
 from isr.search import FUNCTIONS
+from isr.search.evaluate import symbol
 from isr.search.formula import Formula
-from isr.tables.names import did_you_mean
-from isr.tables.tables import split_rows
+from isr.tables.names import did_you_mean, symbol_names
+from isr.tables.tables import Columns, split_rows
 from isr.tables.workers import is_watched
 from isr.training.checkpoint import History
 
@@ -86,16 +88,13 @@ class LawRegressor(FormulaRegressor):
             raise ValueError(f"max_time is a number of seconds above 0, got {self.max_time!r}")
         rows = self._checked(X, y, sample_weight)
         self.seed_ = seed_of(self.random_state)
-        self._search(rows, functions)
-        return self
-
-    def _search(self, rows: Rows, functions: str | Iterable[str]) -> None:
         split = split_rows(len(rows.x), held_out=n_held_out(len(rows.x)), random_state=self.seed_)
-        train, held_out = rows.some(split.train), rows.some(split.held_out)
+        is_shown = is_watched() if self.verbose is None else self.verbose
         with jax.enable_x64(True):
             laws = fit_laws(
-                train, held_out, library=functions, units=self._units_of_outputs(), max_time=float(self.max_time),
-                seed=self.seed_, say=self._say(),
+                rows.some(split.train), rows.some(split.held_out), library=functions, units=self._units_of_outputs(),
+                max_time=float(self.max_time), seed=self.seed_,
+                say=(lambda what: print(f"search: {what}", file=sys.stderr)) if is_shown else None,
             )  # fmt: skip
             self.fit_: Any = refitted(laws, rows)
         self.history_ = History()
@@ -103,11 +102,8 @@ class LawRegressor(FormulaRegressor):
         self._use(self.fit_.chosen)
         self.status_ = self._judged(rows)
         if not self.status_.ok:
-            warnings.warn(str(self.status_), ConvergenceWarning, stacklevel=3)
-
-    def _say(self) -> Callable[[str], None] | None:
-        shown = is_watched() if self.verbose is None else self.verbose
-        return (lambda what: print(f"search: {what}", file=sys.stderr)) if shown else None
+            warnings.warn(str(self.status_), ConvergenceWarning, stacklevel=2)
+        return self
 
     def _units_of_outputs(self) -> list[dict[str, str] | None]:
         if not self.units:
@@ -123,11 +119,9 @@ class LawRegressor(FormulaRegressor):
         i, share = max(left, key=lambda item: item[1])
         best = sorted((c[i] for c in self.fit_.candidates), key=lambda c: c.description_length)[:3]
         texts = "; ".join(Formula(c.expression).text() for c in best)
+        what = f"what the law of {self.y_names_[i]} leaves, {share:.2g} of the spread, still depends on x"
         return Status(
-            False,
-            f"what the law of {self.y_names_[i]} leaves, {share:.2g} of the spread, still depends on x; "
-            f"best found: {texts}",
-            "give it more time, more rows, or another library",
+            False, f"{what}; best found: {texts}", "give it more time, more rows, or another library"
         )
 
     @property
@@ -173,10 +167,28 @@ class LawRegressor(FormulaRegressor):
             noise: Standard deviation of an observation, one number or one for each output; that of the residuals if
                 left out.
         """
-        check_is_fitted(self, "fit_")
-        from isr.estimators.law_posterior import posterior_of
+        from isr.inversion.law import Column, Group, Law
+        from isr.inversion.posterior import LawPosterior
+        from isr.inversion.prior import of_prior
+        from isr.posterior.posterior import read_observations
+        from isr.posterior.priors import parse_prior
 
-        return posterior_of(self, y_star, prior, self.residual_sd_ if noise is None else noise)
+        check_is_fitted(self, "fit_")
+        x_names, y_names, units = self._x_names(), self.y_names_, self.units or {}
+        given = self.residual_sd_ if noise is None else noise
+        sd = np.broadcast_to(np.asarray(given, dtype=float), (len(y_names),))
+        if not np.all(np.isfinite(sd) & (sd >= 0)):
+            raise ValueError(f"noise is a standard deviation of 0 or more for each output, got {noise!r}")
+        names = symbol_names([*x_names, *y_names])[: len(x_names)]
+        table = {symbol(f"x{j + 1}"): symbol(name) for j, name in enumerate(names)}
+        laws = [c.expression.xreplace(table) for c in self.fit_.candidates[self.chosen_]]
+        columns = tuple(
+            Column(name, i, Formula(law), Formula(sympy.Float(s) if s else sympy.Integer(0)))
+            for i, (name, law, s) in enumerate(zip(y_names, laws, sd.tolist(), strict=True))
+        )
+        law = Law(tuple(names), columns, tuple(Group((i,)) for i in range(len(columns))))
+        rows = read_observations(y_star, Columns(y_names, tuple(units.get(n) for n in y_names)))
+        return LawPosterior(law, of_prior(parse_prior(prior), names), rows, x_names, y_names, units=units)
 
 
 def _functions(library: Any) -> str | frozenset[str]:
@@ -186,11 +198,9 @@ def _functions(library: Any) -> str | frozenset[str]:
                 f"library is 'auto' or a list of names of functions, got {library!r}; write [{library!r}]"
             )
         return library
-    names = list(library)
-    for name in names:
-        if name not in FUNCTIONS:
-            known = ", ".join(sorted(FUNCTIONS))
-            raise ValueError(
-                f"unknown function {name!r}{did_you_mean(str(name), sorted(FUNCTIONS))}; known: {known}"
-            )
-    return frozenset(names)
+    names, known = frozenset(library), sorted(FUNCTIONS)
+    for name in sorted(names - FUNCTIONS.keys(), key=str):
+        raise ValueError(
+            f"unknown function {name!r}{did_you_mean(str(name), known)}; known: {', '.join(known)}"
+        )
+    return names

@@ -1,4 +1,4 @@
-"""The stages that all fits share: Trained → Pruned → Refined → Polished, and what a fit leaves.
+"""The stages that all fits share: train, prune, refine, polish; and what a fit leaves.
 
 A *network* is a model as it was trained. It is *opened* into a model made of formulas, whose constants are then
 refitted, eliminated and snapped.
@@ -35,25 +35,6 @@ BUILD_SHARE = 0.05
 ELIMINATION_ROWS = 4096
 
 Arrays = dict[str, np.ndarray]
-
-
-class Trained(NamedTuple):
-    """Networks whose loss is finite, and the population they come from."""
-
-    networks: list[Any]
-    population: Population
-
-
-class Pruned(NamedTuple):
-    """The most promising networks, without the weights that they do not miss."""
-
-    networks: list[Any]
-
-
-class Refined(NamedTuple):
-    """Models made of formulas, with ever fewer constants, from each of the networks."""
-
-    points: list[Point]
 
 
 class Polished(NamedTuple):
@@ -157,7 +138,7 @@ def prune(
     data: Arrays,
     monitor: Monitor,
     nats: Callable[[float], float] = float,
-) -> Pruned:
+) -> list[Any]:
     """Return each network without the weights that it does not miss; those of one structure share a program."""
     kept: list[Any] = []
     some = {name: values[..., :ELIMINATION_ROWS] for name, values in data.items()}
@@ -165,10 +146,10 @@ def prune(
         fit = Fit(network, row_loss, some, nats, monitor.should_stop)
         path = eliminate(fit, fit.start, singly=False, should_stop=monitor.should_stop)
         kept.append(fit.restore(path[-1].theta))
-    return Pruned(kept)
+    return kept
 
 
-def refine(candidates: Sequence[Any], criterion: Criterion, monitor: Monitor) -> Refined:
+def refine(candidates: Sequence[Any], criterion: Criterion, monitor: Monitor) -> list[Point]:
     """Return the acceptable models of every candidate's path of elimination."""
     points: list[Point] = []
     for candidate in _while_time(candidates, monitor, "refine", points):
@@ -178,7 +159,7 @@ def refine(candidates: Sequence[Any], criterion: Criterion, monitor: Monitor) ->
             model = fit.restore(cut.theta)
             if np.isfinite(cut.loss) and criterion.acceptable(model):
                 points.append(criterion.point(model, cut.loss))
-    return Refined(points)
+    return points
 
 
 def _while_time(items: Sequence[Any], monitor: Monitor, stage: str, found: list[Any]) -> Iterator[Any]:

@@ -53,7 +53,7 @@ docs: $(DOCS_READY)
 
 BENCH_OUT ?= build/benchmarks
 bench: $(BENCH_READY)
-	$(BENCH_VENV)/bin/python -m isr.cli bench --quick --out $(BENCH_OUT)
+	$(BENCH_VENV)/bin/python benchmarks/run.py --quick --out $(BENCH_OUT)
 
 FUZZ_EXAMPLES ?= 20000
 fuzz: $(READY)

@@ -78,7 +78,7 @@ def render(rows: list[Row], figures: Path, link: str) -> str:
     """Return the page as Markdown; figures are drawn into their folder."""
     parts = [
         "# Benchmarks: isr beside its peers",
-        "Written by `benchmarks/page.py` from the rows that `isr bench` (or `make bench`) left in "
+        "Written by `benchmarks/page.py` from the rows that `benchmarks/run.py` (or `make bench`) left in "
         "`results/benchmarks`. Each peer is installed from PyPI and used as its documentation advises, on the same "
         "machine and rows. Times are *processor time* of all threads, which other programs disturb far less than wall "
         "time, for steps the least of many short calls; on two cores they are the least *wall time* instead. "

@@ -36,9 +36,8 @@ MAY_IMPORT = {
     "problems": {"tables", "posterior"},
     "ocean": {"tables", "posterior"},
     "demo": LIBRARY | {"estimators", "report", "problems"},
-    "stories": LIBRARY | {"estimators", "report", "ocean"},
     "paper": LIBRARY | {"estimators", "report", "problems", "ocean"},
-    "cli": LIBRARY | {"estimators", "report", "problems", "ocean", "demo", "stories", "paper"},
+    "cli": LIBRARY | {"estimators", "report", "problems", "ocean", "demo", "paper"},
 }
 # What modules may take from the package itself; its lazy public names would hide where they come from.
 FROM_ROOT = {"__version__"}

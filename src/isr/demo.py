@@ -1,9 +1,10 @@
-"""The demonstration: the law of an arm found from rows, its inverse, its posterior, and a page to play with."""
+"""What `isr demo` tells: small problems, each found, inverted, saved as a model and written as a page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from isr.equations.check import CheckResult, check
 from isr.estimators.inverse import ConditionalISR
 from isr.estimators.inversion import Inversion
 from isr.estimators.settings import Effort, Training
+from isr.estimators.symbolic_flow import SymbolicFlow
 from isr.inversion.written import sections
 from isr.posterior.metrics import mmd2, resimulation_error
 from isr.problems import kinematics as arm
@@ -21,12 +23,11 @@ N_ROWS, N_TRAIN, N_TARGETS, N_DRAWS = 2000, 100_000, 50, 500
 EFFORT = Effort(6000, 0, 0, peak=3e-3)
 UNITS = {"height": "m", "angle1": "rad", "angle2": "rad", "angle3": "rad", "vertical": "m", "horizontal": "m"}
 LIBRARY = {"constant": 1, "id": 2, "sin": 4, "product": 1}
+Say = Callable[[str], object]
 
 
-def run(
-    out: Callable[[str], object] = print, folder: str | Path = "demo", *, effort: Effort = EFFORT
-) -> CheckResult:
-    """Print the demonstration, write ``report.html`` and models into ``folder``, and return the check of the flow.
+def run(out: Say = print, folder: str | Path = "demo", *, effort: Effort = EFFORT) -> CheckResult:
+    """Print the story of an arm, write ``report.html`` and models into ``folder``, and return the check of the flow.
 
     Args:
         out: Takes each piece of text.
@@ -37,7 +38,8 @@ def run(
     out(
         f"which arms reach a given point? From {N_ROWS:,} arms and their end points, measured to {arm.SIGMA_Y}:\n"
     )
-    laws = find()
+    rows = _named(*arm.sample(N_ROWS, random_state=0))
+    laws = Inversion(units=UNITS, random_state=0).fit(rows[list(arm.X_NAMES)], rows[list(arm.Y_NAMES)])
     found = sections(laws.law_, laws.prior_, laws.proposal_)
     for title, text in found:
         out(f"{title}\n{_indented(text)}\n")
@@ -67,7 +69,7 @@ def run(
     return result.raise_if_failed()
 
 
-def _judge(laws: Inversion, out: Callable[[str], object]) -> None:
+def _judge(laws: Inversion, out: Say) -> None:
     """Print how far posteriors are from exact ones."""
     _, y = arm.sample(N_TARGETS, random_state=7)
     drawn = laws.sample(y, N_DRAWS)
@@ -79,12 +81,6 @@ def _judge(laws: Inversion, out: Callable[[str], object]) -> None:
     )
     error, unknowing = (np.mean(resimulation_error(d, y, arm.forward)) for d in (drawn, prior))
     out(f"  squared distance from the target    {error:.2g}   ({unknowing:.2f})")
-
-
-def find() -> Inversion:
-    """Return the laws of the arm, found from rows."""
-    frame = _named(*arm.sample(N_ROWS, random_state=0))
-    return Inversion(units=UNITS, random_state=0).fit(frame[list(arm.X_NAMES)], frame[list(arm.Y_NAMES)])
 
 
 def fit(effort: Effort = EFFORT) -> ConditionalISR:
@@ -105,6 +101,43 @@ def fit(effort: Effort = EFFORT) -> ConditionalISR:
 
 def _named(x: np.ndarray, y: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(np.hstack([x, y]), columns=[*arm.X_NAMES, *arm.Y_NAMES])
+
+
+def tell(story: str, out: Say, folder: Path) -> None:
+    """Print another story, and write its model and page into a folder."""
+    model, data, y_star = {"sensor": _sensor, "density": _density}[story](out)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{story}.isr"
+    model.save(path)
+    page = write_report(path, folder / f"{story}.html", data=data, y_star=y_star)
+    out(f"\nwritten: {page} (open it in a browser) and {path}\n\nNext\n  isr show {path}")
+    out(f"  isr posterior {path} --y u1=1.6,u2=1.04" if y_star else f"  isr sample {path} -n 1000")
+
+
+def _sensor(out: Say) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"temperature": rng.uniform(10, 80, 1000), "pressure": rng.uniform(1, 3, 1000)})
+    u1 = 0.02 * x["temperature"] * x["pressure"] + 0.02 * rng.normal(size=1000)
+    u2 = 0.5 * x["pressure"] + 0.001 * x["temperature"] + 0.02 * rng.normal(size=1000)
+    y = pd.DataFrame({"u1": u1, "u2": u2})
+    units = {"temperature": "°C", "pressure": "bar", "u1": "V", "u2": "V"}
+    out("Two voltages depend on temperature and pressure. From 1,000 calibration rows:\n")
+    model = Inversion(units=units, random_state=0).fit(x, y)
+    out(f"{_indented(str(model.law_))}\n\n{model.verdict_}\n")
+    out("Backwards: u1 = 1.6 V and u2 = 1.04 V (truth: 40 °C, 2 bar)\n")
+    out(_indented(model.posterior([1.6, 1.04]).summary().round(3).reset_index().to_string(index=False)))
+    return model, (x, y), (1.6, 1.04)
+
+
+def _density(out: Say) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    bend = rng.normal(0, 2, 5000)
+    rows = pd.DataFrame({"x0": bend, "x1": 0.2 * (bend**2 - 4) + rng.normal(size=5000)})
+    out("5,000 points along a parabola. Their law, forwards to standard normal z, and backwards:\n")
+    model = SymbolicFlow(training=Training("quick"), random_state=0).fit(rows)
+    out(f"{_indented(str(model.expressions_))}\n")
+    out(f"{model.score(rows):.3f} nats per row; the truth has -3.53; {model.status_}")
+    return model, rows, None
 
 
 def _indented(text: str) -> str:

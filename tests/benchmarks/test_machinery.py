@@ -11,8 +11,8 @@ import page
 import targets
 from fronts import constants, equal_time, front
 from harness import Case
-from isr.cli import bench
 from isr.paper import records
+from run import benchmarks_in
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPT = '''"""A benchmark of nothing."""
@@ -142,7 +142,7 @@ def test_a_number_below_is_good_where_less_is_better():
 
 
 def test_the_benchmarks_are_the_scripts_that_take_the_options():
-    found = bench.benchmarks_in(FOLDER)
+    found = benchmarks_in(FOLDER)
     assert {"training_step", "equal_time", "growth", "normal_modes"} <= set(found)
     assert not {"harness", "page", "figures", "cluster_costs"} & set(found)
 

@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 import isr
-from isr.cli.fit import Knowledge, Method, Networks, estimator_of
-from isr.cli.fitted import conclude
+from isr.cli.fit import Knowledge, Method, Networks, conclude, estimator_of
+from isr.cli.inputs import Pairs, Reading, read_pairs
 from isr.cli.options import bounds_in, noise_in
-from isr.cli.rows import Reading, read_pairs
 from isr.storage import load
 
 SHORT = ("--layers", 1, "--blocks", 1, "--restarts", 1, "--dense", "--max-time", 0.1)
@@ -55,7 +54,7 @@ def test_the_end_of_a_regression_shows_the_formulas(models, regressor, tmp_path,
     named = copy.copy(regressor).set_params(units={"p1": "Pa"})
     named.y_names_ = ("p1",)
     conclude(
-        named, (frame[["depth", "speed"]], frame[["p1"]]), tmp_path / "law.isr", models["rows"], as_json=False,
+        named, Pairs(frame[["depth", "speed"]], frame[["p1"]], {}, {}), tmp_path / "law.isr", "rows.csv", as_json=False,
         provenance={"command": "isr fit"},
     )  # fmt: skip
     out = capsys.readouterr().out

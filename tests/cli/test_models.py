@@ -15,7 +15,8 @@ import isr
 from isr.bijections.affine import Bounded, Standardise
 from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
-from isr.cli.models import front_of, open_model
+from isr.cli.inputs import open_model
+from isr.cli.show import front_of
 from isr.equations.check import CheckResult, CheckRow
 from isr.posterior.outliers import OutsideDataWarning
 from isr.report import gather, render

@@ -25,7 +25,6 @@ COMMANDS = (
     "report",
     "demo",
     "reproduce",
-    "bench",
 )
 QUICK = ("--method", "cisr", "--quick", "--restarts", 1, "--blocks", 1, "--layers", 1)
 

@@ -215,7 +215,7 @@ def test_a_real_disk_that_is_full_or_read_only(tmp_path):
 
 def test_a_model_whose_place_is_gone_or_taken_is_kept_elsewhere(tmp_path):
     from isr.bijections.formula import Formulas
-    from isr.cli.fitted import _kept
+    from isr.cli.fit import _kept
     from isr.storage import Bundle, load
 
     bundle = Bundle(Formulas(jnp.ones(1), (("constant", 0),), 1, 1))

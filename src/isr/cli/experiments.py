@@ -10,9 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from isr.cli.options import Force, Json, asked
-from isr.cli.output import print_json, refuse_existing, say, say_filled
+from isr.cli.output import print_json, refuse_existing, say
 from isr.cli.show import checks_as_data
 from isr.tables.extras import need
+
+STORIES = {
+    "arm": "a robot arm backwards: which heights and angles reach a point?",
+    "sensor": "temperature and pressure from two voltages",
+    "density": "a bent cloud of points as a formula, and drawn from again",
+}
 
 
 class Story(StrEnum):
@@ -21,8 +27,6 @@ class Story(StrEnum):
     arm = "arm"
     sensor = "sensor"
     density = "density"
-    regression = "regression"
-    ocean = "ocean"
 
 
 def demo(
@@ -37,40 +41,28 @@ def demo(
     Example: isr demo sensor --out /tmp/sensor
     """
     if listed:
-        from isr.stories import STORIES
-
-        if json:
-            print_json(STORIES)
-        else:
-            say("\n".join(f"isr demo {name:<11} {what}" for name, what in STORIES.items()))
+        lines = (f"isr demo {name:<11} {what}" for name, what in STORIES.items())
+        print_json(STORIES) if json else say("\n".join(lines))
         return
     files = ("report.html", "arm.isr") if story is Story.arm else (f"{story}.html", f"{story}.isr")
-    _refuse_folder(out, files, force)
-    if story is not Story.arm:
-        from isr import stories
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"{out} is a file; --out needs a folder")
+    above = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
+    refuse_existing(above / "probe", force=True)
+    for name in files if out.exists() else ():
+        refuse_existing(out / name, force)
+    facts: dict[str, Any] = {"story": story.value, "files": list(files)}
+    if story is Story.arm:
+        from isr.demo import run
 
-        need("numba") if story is Story.ocean else None
-        stories.run(story.value, lambda text: say(text, err=json), out)
-        if json:
-            print_json({"story": story.value, "out": str(out), "files": list(files)})
-        return
-    from isr.demo import run
+        result = run(lambda text: say(text, err=json), folder=out)
+        facts = checks_as_data(result) if json else {}
+    else:
+        from isr.demo import tell
 
-    result = run(lambda text: say(text, err=json), folder=out)
+        tell(story.value, lambda text: say(text, err=json), out)
     if json:
-        print_json({**checks_as_data(result), "out": str(out)})
-
-
-def _refuse_folder(folder: Path, files: tuple[str, ...], force: bool) -> None:
-    """Raise before any work where a folder cannot take these files."""
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is a file; --out needs a folder")
-    if not folder.exists():
-        above = next(p for p in folder.absolute().parents if p.exists())
-        refuse_existing(above / "probe", force=True)
-    for name in files:
-        if folder.exists():
-            refuse_existing(folder / name, force)
+        print_json({**facts, "out": str(out)})
 
 
 class Experiment(StrEnum):
@@ -116,7 +108,11 @@ def reproduce(
         options["task"] = task
     n_seeds = seeds or (5 if experiment in (Experiment.densities, Experiment.laws) else 1)
     runner.run(out, **options, seeds=range(n_seeds), quick=quick, say=lambda text: say(text, err=json))
-    say_filled(out, json, f"rows, tables and figures are in {out}")
+    if json:
+        files = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
+        print_json({"out": str(out), "files": files})
+    else:
+        say(f"rows, tables and figures are in {out}")
 
 
 # The names of the cases, where a module of `isr.paper` lists them.

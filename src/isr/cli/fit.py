@@ -1,20 +1,24 @@
-"""``isr fit``: from a file of rows to a saved model."""
+"""``isr fit``: from a file of rows to a saved model; its equations, front, scores and checks are shown at the end."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
 import sys
+import tempfile
+import threading
 import time
-from contextlib import nullcontext
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from isr.cli.heartbeat import heartbeat
+from isr.cli.inputs import Pairs, Reading, example, read_pairs
 from isr.cli.options import (
     Force,
     Json,
@@ -26,13 +30,18 @@ from isr.cli.options import (
     pairs_in,
     priors_in,
     with_groups,
-)
-from isr.cli.output import refuse_existing, say
-from isr.cli.rows import Pairs, Reading, read_pairs
+)  # fmt: skip
+from isr.cli.output import print_json, refuse_existing, say, section, table
+from isr.cli.show import check_model, checks_as_data, describe, described, print_front
 from isr.tables.memory import refuse_small_address_space
 
+if TYPE_CHECKING:
+    from isr.storage import Bundle
+
+# Bytes that JAX takes to compile a fit of little data.
 LEAST_ADDRESS_SPACE = 4e9
-"""Bytes that JAX takes to compile a fit of little data."""
+# Longer equations are named, not printed; `isr show` prints them.
+MOST_CONSTANTS, N_CHECKED = 150, 1000
 
 
 class Method(StrEnum):
@@ -151,25 +160,40 @@ def fit(
     digest = hashlib.sha256(data.read_bytes()).hexdigest()  # the file may be gone when the fit is done
     estimator = estimator_of(chosen, knowledge, networks, units=_units(knowledge.units, pairs), seed=seed)
     if not json:
-        _announce(chosen, pairs, data, since=networks.given() if method is None else [])
+        since = f", since {networks.given()[0]} is given" if method is None and chosen is Method.cisr else ""
+        shown = [f"x = {_listed(pairs.x)}", *([] if pairs.y is None else [f"y = {_listed(pairs.y)}"])]
+        say(f"{data}: {len(pairs.x):,} rows; {'; '.join(shown)}; method {chosen.value}{since}", err=True)
     has_bar = sys.stderr.isatty() and chosen not in (Method.law, Method.formula)
     with nullcontext() if json or has_bar else heartbeat(f"fitting {target.name}", most=networks.max_time):
         estimator.fit(*(part for part in pairs[:2] if part is not None))
-    from isr.cli.fitted import conclude
-
-    provenance = {
-        "command": _command(), "method": chosen.value, "seconds": round(time.monotonic() - begun, 1),
-        "SHA-256 of the data file": digest, "since": pairs.since,
-    }  # fmt: skip
-    conclude(
-        estimator, pairs[:2], target, data, as_json=json, overwrite=force, provenance=provenance,
-        flags=reading.flags(),
-    )  # fmt: skip
-
-
-def _command() -> str:
     is_program = Path(sys.argv[0]).stem in ("isr", "__main__")
-    return shlex.join(["isr", *sys.argv[1:]]) if is_program else "isr fit"
+    provenance = {
+        "command": shlex.join(["isr", *sys.argv[1:]]) if is_program else "isr fit", "method": chosen.value,
+        "seconds": round(time.monotonic() - begun, 1), "SHA-256 of the data file": digest, "since": pairs.since,
+        "data": data.name, "rows": len(pairs.x),
+    }  # fmt: skip
+    rows = f"{shlex.quote(str(data))}{reading.flags()}"
+    conclude(estimator, pairs, target, rows, as_json=json, provenance=provenance, overwrite=force)
+
+
+@contextmanager
+def heartbeat(what: str, *, most: float | None = None, every: float = 10.0) -> Iterator[None]:
+    """Say every so many seconds that ``what`` goes on, and how long it may take at most, until the block ends."""
+    ended, begun = threading.Event(), time.monotonic()
+
+    def beat() -> None:
+        while not ended.wait(every):
+            spent = time.monotonic() - begun
+            left = "" if most is None else f", at most {max(0.0, most - spent):.0f} s left"
+            say(f"{what}: {spent:.0f} s so far{left}", err=True)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _method(method: Method | None, y: str | None, knowledge: Knowledge, networks: Networks) -> Method:
@@ -248,12 +272,131 @@ def estimator_of(
     return (ISR if method in (Method.isr, Method.inn) else ConditionalISR)(**common)
 
 
-def _announce(method: Method, pairs: Pairs, path: Path, since: list[str]) -> None:
-    given = "" if pairs.y is None else f"; y = {_listed(list(pairs.y.columns))}"
-    why = f", since {since[0]} is given" if since and method is Method.cisr else ""
-    x = _listed(list(pairs.x.columns))
-    say(f"{path}: {len(pairs.x):,} rows; x = {x}{given}; method {method.value}{why}", err=True)
-
-
-def _listed(names: list[str]) -> str:
+def _listed(part: Any) -> str:
+    names = list(part.columns)
     return ", ".join(names if len(names) <= 6 else [*names[:5], f"… ({len(names)} in all)"])
+
+
+def conclude(
+    estimator: Any,
+    pairs: Pairs,
+    out: Path,
+    rows: str,
+    *,
+    as_json: bool,
+    provenance: Mapping[str, Any],
+    overwrite: bool = True,
+) -> None:
+    """Save a fitted estimator and print what was found; ``rows`` is how a command names the data, for the hints.
+
+    A file that appeared at ``out`` during the fit gives way, or not; where an `Inversion` fell back to a flow, the
+    flow is saved.
+    """
+    verdict = getattr(estimator, "verdict_", None)
+    estimator = getattr(estimator, "fallback_", None) or estimator
+    facts = dict(provenance) if verdict is None else {**provenance, "verdict": verdict}
+    bundle = _with_facts(estimator.to_bundle(), facts)
+    wanted, out = out, _kept(bundle, out, overwrite)  # before anything that could fail or be interrupted
+    scores, result = {}, None
+    if not bundle.sections:
+        scores = _scores(estimator, pairs)
+        bundle = _with_facts(bundle, {"scores": scores})
+        _kept(bundle, out, True)
+        x, y = (None if part is None else part.to_numpy()[:N_CHECKED] for part in pairs[:2])
+        result = check_model(bundle, x, y)
+    status = verdict if bundle.sections else str(estimator.status_)
+    if as_json:
+        checks = {} if result is None else {"scores": scores, "checks": checks_as_data(result)}
+        print_json({"out": str(out), **described(bundle), "status": status, **checks})
+    else:
+        if verdict and not bundle.sections:
+            section("Verdict", verdict)
+        if bundle.sections or bundle.expressions.n_constants <= MOST_CONSTANTS:
+            describe(bundle, "forward")
+        else:
+            say(
+                f"{bundle.kind}: {bundle.expressions.n_constants} numbers in its equations, those of "
+                f"standardisation included: too long to print here; isr show {out} does"
+            )
+            print_front(bundle)
+        if result is not None:
+            section("Held-out rows", _shown(scores))
+            section("The equations against the model", str(result))
+        section(f"Saved: {out}", "" if result is None else f"status: {status}")
+        section("Next", "\n".join(_next(bundle, out, rows)))
+    if result is not None:
+        result.raise_if_failed()
+    if out != wanted:
+        raise OSError(f"the model could not be saved as {wanted}; it is {out}")
+
+
+def _with_facts(bundle: Bundle, facts: Mapping[str, Any]) -> Bundle:
+    return replace(bundle, metadata={**bundle.metadata, **facts})
+
+
+def _kept(bundle: Bundle, out: Path, overwrite: bool) -> Path:
+    """Save a model and return where: among temporary files where its own place does not take it any more."""
+    from isr.storage import save
+
+    try:
+        return save(bundle, out, overwrite=overwrite)
+    except OSError as error:
+        spare = Path(tempfile.mkdtemp(prefix="isr-")) / out.name
+        save(bundle, spare)
+        warnings.warn(f"{error}; the model was saved as {spare} instead", stacklevel=2)
+        return spare
+
+
+def _scores(estimator: Any, pairs: Pairs) -> dict[str, float]:
+    """Held-out scores of the chosen model, and of a normal law of x, linear in y: what a density should beat."""
+    import numpy as np
+
+    if pairs.y is not None and hasattr(estimator, "formulas_"):
+        errors = estimator.fit_.front[estimator.chosen_].held_out_rows  # squared, in units of y's variance
+        return {"held_out_r2": 1.0 - float(np.mean(errors)) / pairs.y.shape[1]}
+    from scipy.stats import multivariate_normal
+
+    from isr.estimators import rows
+
+    y = None if pairs.y is None else pairs.y.to_numpy()
+    known = rows.Pairs(pairs.x.to_numpy(), y=y, noise=getattr(estimator, "noise_", None))
+    split = rows.prepare(known, seed=estimator.seed_)
+    train, new = split.train, split.held_out
+    losses = -estimator.flow_.log_prob(new.x, new.y)
+    given = [np.column_stack([np.ones(len(p)), *([] if p.y is None else [p.y])]) for p in (train, new)]
+    slopes = np.linalg.lstsq(given[0], train.x, rcond=None)[0]
+    try:
+        covariance: Any = np.cov((train.x - given[0] @ slopes).T)
+        normal = -float(np.mean(multivariate_normal(cov=covariance).logpdf(new.x - given[1] @ slopes)))
+    except np.linalg.LinAlgError:  # some columns follow from others
+        normal = float("nan")
+    error = float(np.std(losses) / np.sqrt(len(losses)))
+    return {"held_out_nats": float(np.mean(losses)), "standard_error": error, "normal_law_nats": normal}
+
+
+def _shown(scores: Mapping[str, float]) -> str:
+    if "held_out_r2" in scores:
+        return f"R² = {scores['held_out_r2']:.6g}"
+    law = scores["normal_law_nats"]
+    named = {
+        "this model": f"{scores['held_out_nats']:.4f} ± {scores['standard_error']:.4f}",
+        "a normal law": f"{law:.4f}" if law == law else "none, since some columns follow from others",
+    }
+    return table([{"-log density of x, nats per row": k, "lower is better": v} for k, v in named.items()])
+
+
+def _next(bundle: Bundle, out: Path, rows: str) -> list[str]:
+    """Commands to go on with; ``rows`` is the file of data and how it is read, quoted for a shell."""
+    model, training = shlex.quote(str(out)), bundle.metadata.get("training")
+    other = "--latex" if bundle.sections else "--inverse"
+    if "posterior" in bundle.abilities:
+        names = bundle.y_names
+        y = "--y-file measured.csv" if len(names) > 6 else f"--y {example(names)}"
+        if len(names) <= 6 and isinstance(training, Mapping):
+            y = f"--y {example(names, training['shift'])}"
+        first = [f"isr show {model} {other}", f"isr posterior {model} {y}"]
+    elif "sample" in bundle.abilities:
+        first = [f"isr show {model} {other}", f"isr sample {model} -n 1000 --out samples.csv"]
+    else:
+        first = [f"isr show {model} --latex", f"isr predict {model} {rows}"]
+    return [*first, f"isr report {model} --data {rows}", f"isr export {model} --lang c"]

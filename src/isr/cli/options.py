@@ -1,4 +1,4 @@
-"""What commands take: the model file, --json, groups of options, texts such as ``p1=0.1,p2=0.3``; and exit codes."""
+"""What commands take: the model file, --json, groups of options, and texts such as ``p1=0.1,p2=0.3``."""
 
 from __future__ import annotations
 
@@ -13,16 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-
-FAULT = 1
-WRONG_INPUT = 2
-FIT_FAILED = 3
-CHECK_FAILED = 4
-INTERRUPTED = 130
-
-
-class CheckFailedError(Exception):
-    """Equations and model disagree; everything else the command was to do is done."""
 
 
 def asked(text: str, metavar: str | None = None, *names: str, **more: Any) -> Any:

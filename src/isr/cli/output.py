@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 TABLE_ENDINGS = (".csv", ".parquet")
 # Packages that write files with these endings.
 _WRITERS = {
-    ".parquet": "pyarrow",
-    ".nc": "h5netcdf",
-    ".png": "matplotlib",
-    ".pdf": "matplotlib",
-    ".svg": "matplotlib",
-}
+    ".parquet": "pyarrow", ".nc": "h5netcdf", ".png": "matplotlib", ".pdf": "matplotlib", ".svg": "matplotlib",
+}  # fmt: skip
 
 
 def say(text: str, **options: Any) -> None:
@@ -34,32 +30,30 @@ def say(text: str, **options: Any) -> None:
     typer.echo(visible(text, keep="\n\t"), **options)
 
 
-def heading(text: str) -> None:
-    """Print a heading, bold on a terminal."""
-    typer.secho(f"\n{visible(text)}", bold=True)
-
-
-def indented(text: str) -> None:
-    """Print text two columns in; long lines are left to the terminal."""
+def section(title: str, text: str) -> None:
+    """Print text below a heading, bold on a terminal, two columns in; long lines are left to the terminal."""
+    typer.secho(f"\n{visible(title)}", bold=True)
     for line in text.splitlines():
         say(f"  {line}")
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows under their keys, numbers to the right with four digits."""
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as text under their keys, numbers to the right with four digits."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, bool):
+            return "*" if value else ""
+        return f"{value:.4g}" if isinstance(value, float) else visible(str(value))
+
     keys = list(rows[0])
-    cells = [[visible(_cell(row[k])) for k in keys] for row in rows]
+    lines = [keys, *([cell(row[k]) for k in keys] for row in rows)]
     right = [all(isinstance(row[k], int | float) for row in rows) for k in keys]
-    widths = [max(len(k), *(len(line[i]) for line in cells)) for i, k in enumerate(keys)]
-    for line in (keys, *cells):
-        padded = [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)]
-        typer.echo(f"  {'  '.join(padded)}".rstrip())
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "*" if value else ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = (
+        [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)]
+        for line in lines
+    )
+    return "\n".join("  ".join(line).rstrip() for line in padded)
 
 
 def print_json(content: Any) -> None:
@@ -80,8 +74,8 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def refuse_existing(path: Path | None, force: bool) -> None:
-    """Raise before any work is done where a file could not be written."""
+def refuse_existing(path: Path | None, force: bool, known: Sequence[str] = (), option: str = "--out") -> None:
+    """Raise before any work where a file could not be written, or its ending is none of those known."""
     if path is None:
         return
     if path.is_dir():
@@ -91,18 +85,13 @@ def refuse_existing(path: Path | None, force: bool) -> None:
     refuse_unwritable(path)
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists already; choose another name or pass --force")
-
-
-def refuse_ending(path: Path | None, known: Sequence[str], option: str) -> None:
-    """Raise where the ending of a file to write is not known, or the package that writes it is missing."""
-    if path is None:
-        return
-    if path.suffix.lower() not in known:
+    ending = path.suffix.lower()
+    if known and ending not in known:
         raise ValueError(
             f"{option} cannot write {path.suffix or 'a file without ending'!r}; known: {', '.join(known)}"
         )
-    if path.suffix.lower() in _WRITERS:
-        need(_WRITERS[path.suffix.lower()])
+    if known and ending in _WRITERS:
+        need(_WRITERS[ending])
 
 
 def say_written(path: Path, as_json: bool, about: str, **facts: Any) -> None:
@@ -111,15 +100,6 @@ def say_written(path: Path, as_json: bool, about: str, **facts: Any) -> None:
         print_json({"out": str(path), **facts})
     else:
         say(f"written: {path} ({about})")
-
-
-def say_filled(folder: Path, as_json: bool, sentence: str, **facts: Any) -> None:
-    """Tell that files were written into a folder: in a sentence, or as JSON with their names."""
-    if as_json:
-        files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
-        print_json({"out": str(folder), "files": files, **facts})
-    else:
-        say(sentence)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -139,10 +119,8 @@ def hand_over(frame: pd.DataFrame, out: Path | None, as_json: bool) -> None:
     """Write rows to a file and say so, or print them where there is none."""
     if out is not None:
         write_frame(frame, out)
-        names = ", ".join(frame.columns)
-        say_written(
-            out, as_json, f"{len(frame)} rows of {names}", rows=len(frame), columns=list(frame.columns)
-        )
+        about = f"{len(frame)} rows of {', '.join(frame.columns)}"
+        say_written(out, as_json, about, rows=len(frame), columns=list(frame.columns))
     elif as_json:
         print_json(frame.to_dict("list"))
     else:

@@ -12,14 +12,22 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from isr import __version__
-from isr.cli import bench, draw, experiments, export, fit, predict, report, show
-from isr.cli.options import CHECK_FAILED, FAULT, FIT_FAILED, INTERRUPTED, WRONG_INPUT, CheckFailedError, asked
+from isr.cli import draw, experiments, fit, show
+from isr.cli.options import asked
 from isr.tables.names import visible
 
+FAULT, WRONG_INPUT, FIT_FAILED, CHECK_FAILED, INTERRUPTED = 1, 2, 3, 4, 130
 EXITS = (
     f"Exit codes: 0 done; {FAULT} a fault of isr itself; {WRONG_INPUT} a mistake in the command or the data; "
     f"{FIT_FAILED} the fit found no model; {CHECK_FAILED} equations and model disagree; {INTERRUPTED} interrupted."
 )
+
+
+# What an error means, by the name of its class; whatever is not listed is a fault of isr.
+MEANINGS = {
+    "CheckFailed": CHECK_FAILED, "FloatingPointError": FIT_FAILED, "ValueError": WRONG_INPUT, "TypeError": WRONG_INPUT,
+    "OSError": WRONG_INPUT, "ImportError": WRONG_INPUT, "MemoryError": WRONG_INPUT,
+}  # fmt: skip
 
 
 class _PlainFlags:
@@ -42,25 +50,14 @@ class PlainGroup(_PlainFlags, TyperGroup):
 
 
 app = typer.Typer(
-    name="isr",
-    cls=PlainGroup,
-    epilog=EXITS,
-    no_args_is_help=True,
-    add_completion=True,
+    name="isr", cls=PlainGroup, epilog=EXITS, no_args_is_help=True, add_completion=True,
     pretty_exceptions_enable=False,
-)
+)  # fmt: skip
 for command in (
-    fit.fit, show.show, draw.posterior, draw.sample, predict.predict, show.check, export.export, report.report,
-    experiments.demo, experiments.reproduce, bench.bench,
+    fit.fit, show.show, draw.posterior, draw.sample, draw.predict, show.check, show.export, show.report,
+    experiments.demo, experiments.reproduce,
 ):  # fmt: skip
     app.command(cls=PlainCommand)(command)
-
-# What an error means, by its class; whatever is not listed is a fault of isr.
-MEANINGS = {
-    CheckFailedError: CHECK_FAILED, FloatingPointError: FIT_FAILED, ValueError: WRONG_INPUT, TypeError: WRONG_INPUT,
-    OSError: WRONG_INPUT, ImportError: WRONG_INPUT, MemoryError: WRONG_INPUT,
-}  # fmt: skip
-
 
 LONGEST_SENTENCE = 4000
 
@@ -144,7 +141,7 @@ def _explain_usage(error: Exception) -> int:
 
 
 def _explain(error: Exception) -> int:
-    code = next((code for kind, code in MEANINGS.items() if isinstance(error, kind)), FAULT)
+    code = next((MEANINGS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in MEANINGS), FAULT)
     sentence = str(error) or type(error).__name__
     if isinstance(error, OSError) and sentence.startswith("[Errno"):
         sentence = f"{error.strerror}{f': {error.filename}' if error.filename else ''}"

@@ -1,22 +1,23 @@
-"""``isr show`` and ``isr check``: a saved model's equations, and whether they hold."""
+"""``isr show``, ``check``, ``export`` and ``report``: a saved model's equations, and where they go."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from isr.cli.models import check_model, errors_of, front_of, open_model
-from isr.cli.options import CheckFailedError, Complexity, Json, ModelFile, asked, with_groups
-from isr.cli.output import heading, indented, print_json, say, table
-from isr.cli.rows import Reading
+from isr.cli.inputs import Reading, observation, open_model
+from isr.cli.options import Complexity, Force, Json, ModelFile, asked, with_groups
+from isr.cli.output import print_json, refuse_existing, say, say_written, section, table, write_text
 
 if TYPE_CHECKING:
     from isr.equations.check import CheckResult
     from isr.storage import Bundle
 
+# Entries of a model's metadata that are data, too long to print.
 NOT_SHOWN = ("front", "training", "history", "constants")
-"""Entries of a model's metadata that are data, too long to print."""
 _WAYS = {"forward": "from x to the latent", "inverse": "from the latent to x"}
+MOST_CALIBRATED, N_DRAWS = 500, 99
 
 
 def show(
@@ -37,7 +38,7 @@ def show(
     direction = "inverse" if inverse else "forward"
     if latex or text:
         equations = bundle.expressions
-        say(equations.latex(direction, errors=errors_of(bundle)) if latex else equations.text(direction))
+        say(equations.latex(direction, errors=bundle.printed_errors) if latex else equations.text(direction))
     elif json:
         print_json(described(bundle))
     else:
@@ -49,15 +50,13 @@ def describe(bundle: Bundle, direction: str) -> None:
     if bundle.sections:  # of an `Inversion`
         say(bundle.title)
         for title, text in bundle.sections:
-            heading(title)
-            indented(text)
+            section(title, text)
         return
-    equations, errors = bundle.expressions, errors_of(bundle)
+    equations, errors = bundle.expressions, bundle.printed_errors
     lines = equations.text(direction, unicode=True, errors=errors)
     say(bundle.title)
     say(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
-    heading("Equations" if equations.inverse is None else f"Equations, {_WAYS[direction]}")
-    indented(lines)
+    section("Equations" if equations.inverse is None else f"Equations, {_WAYS[direction]}", lines)
     if errors:
         say("  (digits in parentheses: standard error of the last ones)")
     print_front(bundle)
@@ -70,18 +69,21 @@ def print_front(bundle: Bundle, most: int = 12) -> None:
         return
     chosen = next((i for i, row in enumerate(rows) if row["chosen"]), 0)
     nearest = sorted(range(len(rows)), key=lambda i: (i not in (0, len(rows) - 1), abs(i - chosen)))
-    shown = sorted(nearest[:most])
-    heading(
-        "Accuracy against complexity"
-        + (f", {len(shown)} of {len(rows)} models" if len(shown) < len(rows) else "")
-    )
+    shown = [rows[i] for i in sorted(nearest[:most])]
+    of_all = f", {len(shown)} of {len(rows)} models" if len(shown) < len(rows) else ""
     names = ("complexity", "learned constants", "held-out nats", "chosen")
-    table(
-        [
-            dict(zip(names, (r["complexity"], r["n_parameters"], float(r["nll"]), r["chosen"]), strict=True))
-            for r in (rows[i] for i in shown)
-        ]
-    )
+    values = ((r["complexity"], r["n_parameters"], float(r["nll"]), r["chosen"]) for r in shown)
+    lines = table([dict(zip(names, row, strict=True)) for row in values])
+    section(f"Accuracy against complexity{of_all}", lines)
+
+
+def front_of(bundle: Bundle) -> list[dict[str, Any]]:
+    """Return complexity, loss, number of constants and choice of each model of the front, from simple to complex."""
+    names = ("complexity", "nll", "n_parameters", "chosen")
+    return [
+        dict(zip(names, (p.complexity, p.held_out_nats, p.n_constants, i == bundle.chosen), strict=True))
+        for i, p in enumerate(bundle.points)
+    ]
 
 
 def described(bundle: Bundle) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def described(bundle: Bundle) -> dict[str, Any]:
         "n_constants": equations.n_constants,
         "equations": {way: equations.text(way) for way in equations.directions},
         "latex": {way: equations.latex(way) for way in equations.directions},
-        "constants": [{"value": value, "error": error} for value, error in errors_of(bundle).items()],
+        "constants": [{"value": value, "error": error} for value, error in bundle.printed_errors.items()],
         "front": front_of(bundle),
         "metadata": {k: v for k, v in bundle.metadata.items() if k not in NOT_SHOWN},
     }
@@ -129,8 +131,16 @@ def check(
     if json:
         print_json(checks_as_data(result))
     else:
-        indented(str(result))
-    raise_if_failed(result)
+        say("\n".join(f"  {line}" for line in str(result).splitlines()))
+    result.raise_if_failed()
+
+
+def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:
+    """Return how well equations and model agree, both ways where there are two."""
+    from isr.equations.check import check
+
+    model: Any = bundle.model
+    return check(model, bundle.expressions, rows=rows, y=y if getattr(model, "condition_map", None) else None)
 
 
 def checks_as_data(result: CheckResult) -> dict[str, Any]:
@@ -142,11 +152,106 @@ def checks_as_data(result: CheckResult) -> dict[str, Any]:
     return {"passed": result.passed, "rows": rows}
 
 
-def raise_if_failed(result: CheckResult) -> None:
-    """Raise where equations and model disagree."""
-    from isr.equations.check import CheckFailed
+class Language(StrEnum):
+    """What equations can be written in."""
 
-    try:
-        result.raise_if_failed()
-    except CheckFailed as error:
-        raise CheckFailedError(f"{error}; do not trust the printed equations, and report this") from None
+    python = "python"
+    c = "c"
+    javascript = "javascript"
+    jax = "jax"
+    latex = "latex"
+
+
+def export(
+    model: ModelFile,
+    lang: Annotated[Language, asked("Language of the source.")] = Language.python,
+    out: Annotated[Path | None, asked("File to write; stdout when left out.", "FILE")] = None,
+    complexity: Complexity = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Write a model as source that stands alone: both directions, density and sampling.
+
+    A model of --method eql becomes one function per output.
+
+    Example: isr export model.isr --lang c --out model.c
+    """
+    refuse_existing(out, force)
+    equations = open_model(model, complexity).expressions
+    if lang is Language.latex:
+        source = "\n".join(f"% {way}\n{equations.latex(way)}\n" for way in equations.directions)
+    else:
+        source = equations.code(lang.value)
+    if out is not None:
+        write_text(out, source)
+        about = f"{len(source.splitlines())} lines of {lang.value}"
+        say_written(out, json, about, language=lang.value, source=None)
+    elif json:
+        print_json({"language": lang.value, "out": None, "source": source})
+    else:
+        say(source, nl=not source.endswith("\n"))
+
+
+@with_groups
+def report(
+    model: ModelFile,
+    out: Annotated[Path | None, asked("HTML file; named after the model when left out.", "FILE")] = None,
+    data: Annotated[
+        Path | None, asked("Rows to compare with: CSV, Excel, …; columns named as in the model.", "ROWS")
+    ] = None,
+    y: Annotated[
+        list[str] | None, asked("The observation the page starts with: p1=0.1,p2=0.3.", "VALUES", "--y")
+    ] = None,
+    calibrate: Annotated[
+        bool,
+        asked("Judge the posterior on the rows of --data, fresh ones from the prior.", None, "--calibrate"),
+    ] = False,
+    title: Annotated[str | None, asked("Heading of the page.", "TEXT")] = None,
+    *,
+    reading: Reading,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Write one self-contained HTML page with equations, front, checks and a live posterior explorer.
+
+    Example: isr report model.isr --data data.csv --out report.html
+    """
+    target = Path(f"{model.stem}.html") if out is None else out
+    refuse_existing(target, force)
+    bundle = open_model(model)
+    frame = None if data is None else reading.columns(data, [*bundle.x_names, *bundle.y_names], bundle)
+    found, verdict = _calibration(bundle, frame) if calibrate else (None, "")
+    if verdict and not json:
+        say(verdict)
+    from isr.report import gather, render
+
+    page = render(
+        gather(
+            bundle, data=frame, title=title, calibration=found,
+            provenance={"calibration": verdict} if verdict else None,
+            y_star=None if y is None else observation(bundle, y),
+        )
+    )  # fmt: skip
+    write_text(target, page)
+    n_bytes = len(page.encode())
+    about = f"{n_bytes / 1e6:.1f} MB; open it in a browser, no network needed"
+    say_written(target, json, about, bytes=n_bytes)
+
+
+def _calibration(bundle: Bundle, frame: Any) -> Any:
+    """The checks of posterior draws for some rows, with the noise of training, and what they say."""
+    import numpy as np
+
+    from isr.posterior.calibration import Calibration, regional_verdict
+
+    if frame is None:
+        raise ValueError(
+            "--calibrate needs rows to judge by: add --data with fresh rows drawn from the prior"
+        )
+    rows = frame.head(MOST_CALIBRATED)
+    x, y = rows[list(bundle.x_names)].to_numpy(), rows[list(bundle.y_names)].to_numpy()
+    noise = np.asarray(bundle.metadata.get("noise", 0.0), dtype=float)
+    y = y + noise * np.random.default_rng(0).normal(size=y.shape)
+    drawn = bundle.draws(y, N_DRAWS)
+    verdict = regional_verdict(x, drawn, y, bundle.x_names, bundle.y_names)
+    return Calibration.of(x, drawn, bundle.x_names), verdict

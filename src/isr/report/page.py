@@ -20,7 +20,6 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
-from isr.equations.errors import printed_errors
 from isr.equations.typeset import listings
 from isr.formulas.front import Point
 from isr.inversion.law import Law
@@ -88,9 +87,7 @@ def render(data: ReportData) -> str:
     bundle = data.bundle
     flow = bundle.model if isinstance(bundle.model, Flow) else None
     expressions = _expressions(bundle)
-    equations = (
-        Equations() if expressions is None else equations_of(expressions, _errors(bundle, expressions))
-    )
+    equations = Equations() if expressions is None else equations_of(expressions, bundle.printed_errors)
     explorer = None if flow is None or expressions is None else explorer_payload(data, flow, expressions)
     if explorer is not None and _size(explorer["source"]) > MOST_CODE:
         explorer = None
@@ -204,13 +201,6 @@ def _expressions(bundle: Bundle, model: Any = None) -> Expressions | None:
     if model is bundle.model:
         return bundle.expressions
     return extract(model, bundle.x_names or None, bundle.y_names or None, bundle.units)
-
-
-def _errors(bundle: Bundle, expressions: Expressions) -> dict[float, float]:
-    """The standard error of each printed constant that has one, by its absolute value."""
-    if not isinstance(bundle.model, SavedLaws):
-        return printed_errors(bundle.model, expressions, bundle.errors)
-    return {value: e for f in bundle.model.to_law().all_formulas for value, e in f.known_errors.items()}
 
 
 def _lead(model: Any) -> str:

@@ -60,6 +60,8 @@ class Bundle:
         ('ISR of mass (kg), charge, giving y1', ('posterior', 'predict', 'sample', 'score_samples'), 2)
         >>> saved.posterior([3.0]), saved.predict([[1.0, 2.0]]), saved.sample(5, [3.0]).shape
         (Posterior of mass, charge given y1 = 3, array([[3.]]), (5, 2))
+        >>> saved.draws(np.array([[3.0], [4.0]]), 5).shape, saved.printed_errors
+        ((2, 5, 2), {})
         >>> saved.score_samples([[1.0, 2.0]], [[3.0]]).round(3), saved.log_prob([[1.0, 2.0]], [[3.0]]).round(3)
         (array([0.658]), array([0.658]))
         >>> len(saved.front), saved.chosen, len(saved.points), saved.choose(9) is saved
@@ -119,15 +121,13 @@ class Bundle:
         return f"<saved {self.title}>"
 
     def _repr_html_(self) -> str:
-        from isr.equations.errors import printed_errors
         from isr.equations.expressions import as_html
 
         note = str(self.metadata.get("status", ""))
         if self._laws is not None or not isinstance(self.model, Flow | Formulas):
             return as_html(self.title, self.sections, note=note)
         front = "" if self.front is None else self.front._repr_html_() or ""
-        errors = printed_errors(self.model, self.expressions, self.errors)
-        return self.expressions._repr_html_(self.title, table=front, note=note, errors=errors)
+        return self.expressions._repr_html_(self.title, table=front, note=note, errors=self.printed_errors)
 
     @property
     def flow(self) -> Flow:
@@ -145,6 +145,18 @@ class Bundle:
             return self._laws.expressions(self.named().x_names, self.units)
         model = self.model if isinstance(self.model, Formulas) else self.flow
         return extract(model, self.x_names or None, self.y_names or None, self.units)
+
+    @cached_property
+    def printed_errors(self) -> dict[float, float]:
+        """The standard error of each printed constant that has one, by its absolute value, the largest first."""
+        from isr.equations.errors import printed_errors
+
+        if self._laws is not None:
+            formulas = getattr(self._laws.to_law(), "all_formulas", ())
+            known = {value: e for f in formulas for value, e in f.known_errors.items()}
+        else:
+            known = printed_errors(self.model, self.expressions, self.errors)
+        return dict(sorted(known.items(), reverse=True))
 
     @property
     def front(self) -> Front | None:
@@ -313,6 +325,18 @@ class Bundle:
         """Return ``n`` rows of x, given y where there is a condition."""
         self.require("sample")
         return self.flow.sample(jax.random.key(seed), n, y, precision=precision)
+
+    def draws(self, y: np.ndarray, n: int, *, seed: int = 0) -> np.ndarray:
+        """Return ``n`` draws of x for each row of y, ``(rows, n, x)``: all together where the model can."""
+        self.require("posterior")
+        if self._laws is not None:
+            return np.stack([self.posterior(row)._draw(n, seed + i)[0] for i, row in enumerate(y)])
+        known = self.metadata.get("training")
+        if isinstance(known, Mapping):
+            from isr.posterior.outliers import TrainingRecord, warn_if_unlike
+
+            warn_if_unlike(TrainingRecord.from_dict(known), y, self.columns("y").names)
+        return self.sample(len(y) * n, np.repeat(y, n, axis=0), seed=seed).reshape(len(y), n, -1)
 
     def score_samples(
         self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"

@@ -1,20 +1,27 @@
-"""The rows that commands read: columns as numbers, with a sentence for all that was guessed or is odd."""
+"""What commands read: files of rows, with a sentence for all that was guessed or is odd, and saved models."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
-from isr.cli.options import asked, names_in
+from isr.cli.options import asked, names_in, numbers_in
 from isr.cli.output import say
-from isr.tables.memory import refuse_too_large
+from isr.tables.memory import refuse_small_address_space, refuse_too_large
+from isr.tables.names import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from isr.storage import Bundle
+
+# Bytes that JAX takes to load a model and draw from it; and of each number of the data, while it is fitted to.
+LEAST_ADDRESS_SPACE, BYTES_PER_NUMBER = 2.5e9, 100
 
 
 @dataclass(frozen=True)
@@ -28,12 +35,12 @@ class Reading:
     ] = None
     decimal: Annotated[str | None, asked("Before decimals: '.' or ','. Guessed if left out.", "SIGN")] = None
     encoding: Annotated[str | None, asked("Of the text, such as cp1252. Guessed if left out.", "NAME")] = None
-    sheet: Annotated[str | None, asked("Of an Excel file; that with most numbers if left out.", "NAME")] = (
-        None
-    )
-    missing: Annotated[str | None, asked("What means no value, besides empty cells: -999,none.", "LIST")] = (
-        None
-    )
+    sheet: Annotated[
+        str | None, asked("Of an Excel file; that with most numbers if left out.", "NAME")
+    ] = None  # fmt: skip
+    missing: Annotated[
+        str | None, asked("What means no value, besides empty cells: -999,none.", "LIST")
+    ] = None  # fmt: skip
     dropna: Annotated[bool, asked("Leave out rows without a value.", None, "--dropna")] = False
     dates: Annotated[bool, asked("Make days since the first one of dates.", None, "--dates")] = False
 
@@ -69,10 +76,6 @@ class Reading:
     def columns(self, path: Path, names: Sequence[str], bundle: Any) -> pd.DataFrame:
         """Return the columns that a saved model needs, dates as it knows them."""
         return self.numbers(self.rows(path), names, path, bundle.metadata.get("since"))
-
-
-BYTES_PER_NUMBER = 100
-"""Of the data, while it is fitted to."""
 
 
 class Pairs(NamedTuple):
@@ -124,3 +127,49 @@ def read_pairs(path: Path, x: str | None, y: str | None, reading: Reading) -> Pa
     units |= {name: f"days since {day.removesuffix(' 00:00:00')}" for name, day in since.items()}
     numbers = numbers.reset_index(drop=True)
     return Pairs(numbers[x_names], numbers[y_names] if y_names else None, units, since)
+
+
+def open_model(path: Path, complexity: int | None = None) -> Bundle:
+    """Return a saved model; with ``complexity``, the best of its front no more complex than that."""
+    if not path.exists():
+        near = [p.name for p in path.parent.glob("*.isr") if p.exists()] if path.parent.is_dir() else []
+        raise FileNotFoundError(f"there is no file {path}{did_you_mean(path.name, near)}; isr fit makes one")
+    refuse_small_address_space(LEAST_ADDRESS_SPACE)
+    from isr.storage import load
+
+    return load(path) if complexity is None else load(path).choose(complexity)
+
+
+def example(names: Sequence[str], values: Iterable[float] | None = None) -> str:
+    """Return how values of these variables are written on the command line; of many, the first when none are given."""
+    shown = names[:4] if values is None else names
+    numbers = [0.1] * len(shown) if values is None else values
+    texts = [f"{name}={v:.4g}" for name, v in zip(shown, numbers, strict=True)]
+    text = ",".join(f'"{t}"' if "," in t else t for t in texts)
+    return shlex.quote(text) + (",…" if len(shown) < len(names) else "")
+
+
+def observation(bundle: Bundle, texts: list[str]) -> list[float]:
+    """Return what the user gave as ``--y p1=0.1,p2=0.3``, one number for every observed variable, in order."""
+    if "posterior" not in bundle.abilities:
+        raise ValueError(f"this {bundle.title} observes nothing; leave --y out")
+    return values_in(texts, "--y", bundle.y_names)
+
+
+def values_in(texts: list[str], option: str, names: Sequence[str]) -> list[float]:
+    """Return one number for each name, in order, from texts such as ``p1=0.1,p2=0.3``."""
+    way = f"write {option} {example(names)}"
+    if any(re.search(r"=\s*[+-]?\d+,\d+\s*(,|$)", text) for text in texts):
+        raise ValueError(
+            f"{option} {' '.join(texts)!r}: numbers need a point, since commas stand between names; {way}"
+        )
+    values = numbers_in(texts, option, example(names))
+    for name in values:
+        if name not in names:
+            raise ValueError(
+                f"{option} names {name!r}, which this model does not have there{did_you_mean(name, names)}; {way}"
+            )
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise ValueError(f"{option} has no value for {', '.join(map(repr, missing))}; {way}")
+    return [values[name] for name in names]

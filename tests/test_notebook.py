@@ -16,7 +16,6 @@ from isr.bijections.formula import Formulas
 from isr.equations import extract
 from isr.formulas.front import Front, Point
 from isr.posterior.outliers import Extent, TrainingRecord
-from isr.posterior.posterior import Posterior
 from isr.storage import Bundle
 from isr.tables.tables import Columns
 from isr.training.checkpoint import History
@@ -69,9 +68,6 @@ SHOWN = {
     "equations": lambda names=("length", "mass (kg)", "force"): extract(flow(), names[:2], names[2:]),
     "one direction": lambda names=("length", "mass (kg)", "f"): extract(flow(), names[:2], names[2:]).forward,
     "formulas": lambda names=("length", "mass (kg)", "force"): extract(law(), names[:2], names[2:]),
-    "posterior": lambda names=("length", "mass (kg)", "force"): Posterior(
-        flow(), [0.1], x_names=names[:2], y_names=names[2:], units={names[2]: names[0]}
-    ),
     "front": front,
 }
 

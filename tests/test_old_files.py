@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from isr.bijections.affine import Shift, Standardise
 from isr.bijections.flow import Flow
 from isr.equations.check import check
-from isr.storage import Bundle, from_bytes, load, structure, to_bytes
+from isr.storage import Bundle, from_bytes, layout, load, to_bytes
 
 SAVED = Path(__file__).parent / "saved"
 EXPECTED = json.loads((SAVED / "expected-0.1.0.json").read_text())
@@ -65,7 +65,7 @@ def test_a_class_that_was_renamed_and_a_field_that_changed_are_brought_up_to_dat
     def renamed(old):
         return "Shift", {"offset": np.array(old.pop("shift"))}
 
-    monkeypatch.setattr(structure, "CHANGES", {99: {"Standardise": renamed}})
+    monkeypatch.setattr(layout, "CHANGES", {99: {"Standardise": renamed}})
     bijection = from_bytes(data).flow.bijection
     assert isinstance(bijection, Shift)
     assert bijection.offset.tolist() == [2.0]

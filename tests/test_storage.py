@@ -24,7 +24,7 @@ from pandas.testing import assert_frame_equal
 import isr
 from equations.expression_models import MODELS, make
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.formula import Formulas, evaluate
+from isr.bijections.formula import Formulas, check_tree, evaluate
 from isr.bijections.networks import build_eql, build_mlp
 from isr.bijections.parameters import cast
 from isr.bijections.primitives import PRIMITIVES, register_primitive
@@ -36,10 +36,8 @@ from isr.storage import (
     layout,
     load,
     save,
-    structure,
     to_bytes,
 )
-from isr.storage.layout import refuse_bad_formulas
 
 
 @pytest.fixture(scope="module")
@@ -337,7 +335,7 @@ def test_a_file_with_a_formula_that_is_none_is_refused(name):
     tree, message = BAD_TREES[name]
     formulas = Formulas(jnp.array([2.0]), (("input", 0),), 1, 2)
     with pytest.raises(ValueError, match=message):
-        refuse_bad_formulas(replace(formulas, trees=(tree,)))
+        check_tree(tree, formulas.n_inputs, len(formulas.constants))
 
 
 def test_the_formulas_of_every_model_in_a_file_are_checked():
@@ -474,5 +472,5 @@ def test_names_that_do_not_fit_the_model_are_refused():
 
 
 def test_every_class_of_the_list_exists():
-    for name in structure.CLASSES:
-        assert issubclass(structure._class(name), eqx.Module)
+    for name in layout.CLASSES:
+        assert issubclass(layout._class(name), eqx.Module)

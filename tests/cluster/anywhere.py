@@ -13,7 +13,6 @@ from numpy.testing import assert_array_equal
 import isr
 from isr import ocean as geoacoustics
 from isr.estimators.settings import Effort
-from isr.posterior.calibration import draw_posteriors
 from isr.posterior.simulation import simulate
 
 PRIOR = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}
@@ -61,16 +60,3 @@ def check_restarts(n_shares: int, **away: Any) -> None:
     for a, b in zip(jax.tree.leaves(here.flow_), jax.tree.leaves(there.flow_), strict=True):
         assert_array_equal(a, b)
     assert_array_equal(np.concatenate(here.history_.held_out), np.concatenate(there.history_.held_out))
-
-
-def check_posteriors(**away: Any) -> None:
-    def make_draw():
-        def draw(y, n_draws, seed):
-            return np.random.default_rng(seed).normal(y, 0.1, (n_draws, 2))
-
-        return draw
-
-    y = np.random.default_rng(0).normal(size=(30, 2))
-    alone = draw_posteriors(make_draw(), y, 10)
-    with joblib.parallel_config(**away):
-        assert_array_equal(draw_posteriors(make_draw(), y, 10), alone)

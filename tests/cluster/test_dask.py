@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from cluster.anywhere import PRIOR, check_posteriors, check_restarts, check_simulations, make_waves
+from cluster.anywhere import PRIOR, check_restarts, check_simulations, make_waves
 from isr.posterior.simulation import simulate
 from isr.training.loop import Phase
 from isr.training.population import Restarts, Schedule, Task
@@ -50,10 +50,6 @@ def test_simulations_are_those_of_a_single_process(client, tmp_path):
 
 def test_restarts_of_an_estimator_are_those_of_threads(client):
     check_restarts(2, backend="dask")
-
-
-def test_posteriors_of_many_observations_are_those_of_a_single_process(client):
-    check_posteriors(backend="dask")
 
 
 def after(seconds, action):

@@ -16,7 +16,7 @@ from isr.densities.marginals import find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture
 from isr.estimators.closed_forms import _dependent, _with_tails, as_opaque, closed_forms
 from isr.formulas.to_formulas import build_formulas
-from isr.tables.edges import sharp_ends
+from isr.tables.bounds import sharp_ends
 
 N = 4000
 

@@ -1,6 +1,6 @@
 """Forged model files with a right checksum: what a file may hold, twisted; the same for the tests and the long run.
 
-What can be forged is read from what files may hold (`structure.CLASSES` and the types of their fields), so a new kind
+What can be forged is read from what files may hold (`layout.CLASSES` and the types of their fields), so a new kind
 of part is tried from the day it is there.
 """
 
@@ -28,7 +28,7 @@ from isr.inversion.prior import of_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
 from isr.posterior.priors import parse_prior
 from isr.search.formula import FUNCTIONS, Formula, parse
-from isr.storage import Bundle, ModelFileError, from_bytes, layout, structure, to_bytes
+from isr.storage import Bundle, ModelFileError, from_bytes, layout, to_bytes
 
 CONSTANT = ("add", ("constant", 0), ("mul", ("constant", 1), ("call", "sin", ("input", 0))))
 WHOLE = (0, 1, 2, 3, -1, 7, 100, 1000, 10**6, 10**9, 2**63, 10**400)
@@ -156,8 +156,8 @@ def _law(rng, depth):
 
 def _part(rng, depth):
     """A part of any class that a file may hold, its fields of about the right types."""
-    name = sorted(structure.CLASSES)[rng.integers(len(structure.CLASSES))]
-    cls = getattr(import_module(structure.CLASSES[name]), name)
+    name = sorted(layout.CLASSES)[rng.integers(len(layout.CLASSES))]
+    cls = getattr(import_module(layout.CLASSES[name]), name)
     return {"class": name, "fields": {k: _value(rng, hint, depth) for k, hint in typing.get_type_hints(cls).items()
                                       if k in cls.__dataclass_fields__}}  # fmt: skip
 

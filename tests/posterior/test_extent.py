@@ -6,7 +6,7 @@ import pytest
 import isr
 from isr.estimators.settings import Effort
 from isr.posterior.outliers import Extent, OutsideDataWarning, warn_if_outside
-from isr.tables.edges import sharp_box
+from isr.tables.bounds import sharp_box
 
 N = 5000
 ENDS = {

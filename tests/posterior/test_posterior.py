@@ -352,12 +352,6 @@ def test_a_plot_of_many_variables_says_which_it_shows(monkeypatch):
 def test_the_posterior_says_what_it_is(single, repeated):
     assert repr(single) == "Posterior of depth, sound speed given north = 0.7, east = -0.4"
     assert repr(repeated).endswith("(mean of 6 observations)")
-    page = Posterior(
-        JOINT, [1.0], x_names=["<a>", "b & c"], y_names=["<y>"], units={"<y>": "<m>", "b & c": "km"}
-    )._repr_html_()
-    assert "&lt;a&gt;, b &amp; c (km)" in page
-    assert "<td>&lt;y&gt;</td><td>1</td><td>&lt;m&gt;</td>" in page
-    assert "<th>mean of 6</th>" in repeated._repr_html_()
 
 
 def test_an_observation_unlike_the_training_data_is_a_warning():

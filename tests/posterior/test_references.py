@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from isr.posterior.references import importance_resample, nuts, rejection
+from isr.posterior.pareto import smooth
+from isr.posterior.references import nuts, rejection
 
 # x ~ N(0, 1), y = x + N(0, 0.5²), y* = 1: the posterior is N(0.8, 0.2).
 MEAN, STD = 0.8, float(np.sqrt(0.2))
@@ -40,20 +41,12 @@ def test_rejection_gives_up_and_says_what_to_change():
         rejection(lambda n, rng: rng.normal(size=(n, 1)), lambda x: x, [0.0], 5, threshold=0)
 
 
-@pytest.mark.parametrize("replace", [True, False])
-def test_importance_resampling_gives_the_conjugate_posterior(replace):
-    pool = np.random.default_rng(2).normal(size=(50_000, 1))
-    log_weights = stats.norm.logpdf(1.0, pool[:, 0], 0.5)
-    found = importance_resample(pool, log_weights, 1500, replace=replace, random_state=3)
-    assert stats.kstest(found.samples[:, 0], "norm", (MEAN, STD)).pvalue > 1e-3
-    assert 10_000 < found.effective_size < 50_000
-    if not replace:
-        assert len(np.unique(found.samples)) == 1500
-
-
-def test_importance_resampling_refuses_empty_weights():
-    with pytest.raises(ValueError, match="at least one finite value"):
-        importance_resample(np.zeros((3, 1)), np.full(3, -np.inf), 2)
+def test_weighted_draws_resampled_are_those_of_the_conjugate_posterior():
+    pool = np.random.default_rng(2).normal(size=50_000)
+    weights = smooth(stats.norm.logpdf(1.0, pool, 0.5))
+    found = pool[weights.resample(1500, np.random.default_rng(3))]
+    assert stats.kstest(found, "norm", (MEAN, STD)).pvalue > 1e-3
+    assert 10_000 < weights.effective_size < 50_000
 
 
 def test_nuts_gives_the_conjugate_posterior():

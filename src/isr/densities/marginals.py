@@ -23,7 +23,7 @@ from isr.bijections.mixtures import mixture_of
 from isr.bijections.parameters import on_device
 from isr.bijections.shapes import SHAPES, Edges, Shapes
 from isr.densities.mixtures import find_mixture
-from isr.tables.edges import end_gap, sharp_ends
+from isr.tables.bounds import end_gap, sharp_ends
 
 # Rows that shapes are compared on.
 N_ROWS = 4096

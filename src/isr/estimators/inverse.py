@@ -28,15 +28,7 @@ from isr.estimators.symbolic_flow import FlowModel
 from isr.posterior.outliers import Extent, TrainingRecord
 from isr.posterior.posterior import Posterior, read_observations
 from isr.posterior.priors import parse_prior
-from isr.posterior.simulation import (
-    N_DRAWS,
-    Simulations,
-    box_around,
-    hardly_shrinks,
-    inside,
-    joined,
-    simulate,
-)
+from isr.posterior.simulation import N_DRAWS, SETTLED, Simulations, box_around, joined, simulate
 from isr.tables.arrays import refuse_extremes
 from isr.tables.bounds import Bounds
 from isr.tables.tables import Table, check_paired, check_units, read_table
@@ -158,9 +150,10 @@ class InverseModel(FlowModel):
             box, bounds, place, round_seed = box if box and box.is_finite else None, self.bounds, folder, seed
             if number:
                 box = box_around(self.posterior(y_star).sample(N_DRAWS), self.prior_)
-                if self.rounds_[-1] is not None and hardly_shrinks(self.rounds_[-1], box):
+                if self.rounds_[-1] is not None and np.all(box.widths > SETTLED * self.rounds_[-1].widths):
                     break
-                self.prior_, parts = whole.within(box.low, box.high), [inside(part, box) for part in parts]
+                self.prior_ = whole.within(box.low, box.high)
+                parts = [joined(parts, self.prior_, box)]
                 round_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
                 place = folder and Path(folder) / f"round-{number + 1}"
             drawn = simulate(

@@ -27,7 +27,7 @@ from isr.estimators.rows import Pairs, n_held_out
 from isr.estimators.settings import Effort, Training, explains_wrong_options, seed_of
 from isr.estimators.status import Status, overfitting
 from isr.tables.arrays import LARGEST, refuse_extremes, warn_if_degenerate, without_times
-from isr.tables.edges import sharp_box
+from isr.tables.bounds import sharp_box
 from isr.tables.tables import Table, read_table
 
 # Rows that are kept to judge a fitted model, and of them those that tell its round trip.

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln, log_expit, logsumexp
 
-from isr.posterior.references import effective_size
+from isr.posterior.pareto import effective_size
 
 Points = Float[np.ndarray, "n dim"]
 Logs = Float[np.ndarray, " n"]

@@ -17,7 +17,7 @@ from scipy import optimize, stats
 from scipy.special import logsumexp, ndtr, ndtri
 
 from isr.densities.mixtures import find_mixture
-from isr.tables.edges import sharp_ends
+from isr.tables.bounds import sharp_ends
 
 # A family passes unless rows it was not fitted to refute it at this level (Kolmogorov-Smirnov).
 REFUTED = 1e-3

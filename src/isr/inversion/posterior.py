@@ -19,7 +19,7 @@ from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent
 from isr.posterior.pareto import TRUSTED
 from isr.posterior.priors import RandomState
-from isr.posterior.simulators import Simulator
+from isr.posterior.simulation import Simulator
 
 # Below this p-value of the predictive check an observation does not fit what the posterior says of it.
 UNLIKELY = 1e-3
@@ -124,7 +124,9 @@ class LawPosterior(AbstractPosterior):
 
     @property
     def _measured(self) -> str:
-        return ", ".join(f"{n} = {v}" for n, v in zip(self.y_names, self._shown(), strict=True))
+        return ", ".join(
+            f"{n} = {v:.4g}" for n, v in zip(self.y_names, self.y_star.mean(axis=0), strict=True)
+        )
 
     @cached_property
     def _checked(self) -> bool:

@@ -20,7 +20,7 @@ from isr.motion.law import MotionLaw
 from isr.motion.record import of_motion, to_motion
 from isr.posterior.outliers import Extent
 from isr.posterior.priors import parse_prior
-from isr.posterior.simulators import Simulator
+from isr.posterior.simulation import Simulator
 from isr.search.formula import Formula, parse
 
 

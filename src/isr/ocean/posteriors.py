@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-from isr.posterior.references import importance_resample
+from isr.posterior.pareto import smooth
 from isr.tables.extras import need
 
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
@@ -156,7 +156,7 @@ def ensemble_posterior(
         return np.where(np.isnan(out), -np.inf, out)
 
     if residuals is None:
-        start = importance_resample(pool, pool_log_likelihood, n_walkers, random_state=random_state).samples
+        start = pool[smooth(pool_log_likelihood).resample(n_walkers, np.random.default_rng(random_state))]
         start = start + 1e-3 * (high - low) * rng.normal(size=start.shape)
     else:
         best = pool[np.argsort(pool_log_likelihood)[::-1][:N_STARTS]]

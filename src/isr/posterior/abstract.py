@@ -3,10 +3,10 @@
 Rows are draws and columns the variables of x, in the user's units.
 """
 
-import html
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,14 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from isr.bijections.flow import Precision
-from isr.posterior.maximum import Coordinates, Maximum, SpikeWarning, find_maximum, standard_coordinates
+from isr.posterior.maximum import Coordinates, SpikeWarning, find_maximum, standard_coordinates
 from isr.posterior.outliers import Extent, warn_if_outside
 from isr.posterior.priors import Prior, RandomState
-from isr.posterior.simulators import Resimulation, Simulator, resimulate
+from isr.posterior.simulation import Simulator
 from isr.tables.bounds import Bounds
 from isr.tables.extras import need
 from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
+from isr.tables.names import quoted
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
@@ -39,6 +40,31 @@ class NonFiniteDrawsWarning(UserWarning):
 
 class EffectiveSizeWarning(UserWarning):
     """Weighted draws of a posterior rest on few of a pool; the message says on how many."""
+
+
+@dataclass(frozen=True)
+class Resimulation:
+    """Draws put through the simulator again, and how far they fall from the observation.
+
+    Args:
+        x: The draws.
+        y: Their simulated observations; NaN where the draw or the simulation failed.
+        errors: Squared distance of each row of ``y`` from the observation, or from the mean of several.
+    """
+
+    x: Float[np.ndarray, "n d_x"]
+    y: Float[np.ndarray, "n d_y"]
+    errors: Float[np.ndarray, " n"]
+
+    @property
+    def n_failed(self) -> int:
+        """How many rows of ``y`` are not finite."""
+        return int(np.sum(~np.isfinite(self.errors)))
+
+    @property
+    def error(self) -> float:
+        """Mean squared distance from the observation; no draw is left out, so a failed one makes it NaN."""
+        return float(np.mean(self.errors))
 
 
 class AbstractPosterior(ABC):
@@ -83,24 +109,38 @@ class AbstractPosterior(ABC):
     def _log_prob(self, rows: np.ndarray, precision: Precision = "double") -> np.ndarray:
         """The log-density of each row of x."""
 
-    def _find_maximum(self) -> Maximum:
-        """The densest point, sought from draws; a kind of posterior with coordinates of its own may seek there."""
+    def _coordinates(self, draws: np.ndarray) -> Coordinates:
+        return standard_coordinates(draws, self.bounds)
+
+    def _find_maximum(self) -> tuple[np.ndarray | None, str]:
+        """The densest point or why there is none; a kind of posterior with coordinates of its own may seek there."""
         draws = _finite(self._draw(N_SEARCH, 0)[0])
         coordinates = self._coordinates(draws)
 
         def density(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            x = coordinates.back(points)
+            x = coordinates.density(points)[0]
             return x, self._log_prob(x)
 
         return find_maximum(density, coordinates.of(draws)[0], self.bounds, self.x_names)
 
-    def _coordinates(self, draws: np.ndarray) -> Coordinates:
-        return standard_coordinates(draws, self.bounds)
+    @cached_property
+    def _maximum(self) -> tuple[np.ndarray | None, str]:
+        return self._find_maximum()
 
     @property
     def n_observations(self) -> int:
         """How many observations of the same x there are."""
         return len(self.y_star)
+
+    @property
+    def share_outside(self) -> float | None:
+        """Share of 4096 draws outside the range of the training rows; ``None`` where that is not known."""
+        return None if self.extent is None else self.extent.share_outside(_finite(self._draw(N_SEARCH, 0)[0]))
+
+    @property
+    def map_note(self) -> str:
+        """Why `map` gives no point; empty where it gives one."""
+        return self._maximum[1]
 
     def sample(
         self, n: int = 1000, random_state: RandomState = 0, *, precision: Precision = "double"
@@ -113,7 +153,11 @@ class AbstractPosterior(ABC):
         if n < 1:
             raise ValueError(f"the number of draws must be at least 1, got n={n}")
         refuse_too_large(BYTES_PER_DRAW * n * len(self.x_names), f"{n:,} draws", "ask for fewer at a time")
-        draws, effective_size = self._draw(n, _seed(random_state), precision)
+        if isinstance(random_state, int | np.integer):
+            seed = int(random_state)
+        else:
+            seed = int(np.random.default_rng(random_state).integers(2**31))
+        draws, effective_size = self._draw(n, seed, precision)
         if effective_size < 0.5 * n:
             warnings.warn(
                 f"{n} draws rest on about {effective_size:.0f} independent ones, because the observations hardly "
@@ -133,11 +177,6 @@ class AbstractPosterior(ABC):
         if self.extent is not None and n_bad < n:
             warn_if_outside(self.extent, _finite(draws), self.x_names)
         return draws
-
-    @property
-    def share_outside(self) -> float | None:
-        """Share of 4096 draws outside the range of the training rows; ``None`` where that is not known."""
-        return None if self.extent is None else self.extent.share_outside(_finite(self._draw(N_SEARCH, 0)[0]))
 
     def frame(self, n: int = 1000, random_state: RandomState = 0) -> pd.DataFrame:
         """Return ``n`` draws as a pandas frame."""
@@ -164,19 +203,11 @@ class AbstractPosterior(ABC):
         meets. Where it finds nothing else, a `SpikeWarning` says why, and so does `map_note`. Like any mode it depends
         on the scale: log x has its mode elsewhere than x.
         """
-        if self._maximum.x is None:
-            warnings.warn(f"no densest point is given: {self.map_note}", SpikeWarning, stacklevel=2)
+        found, note = self._maximum
+        if found is None:
+            warnings.warn(f"no densest point is given: {note}", SpikeWarning, stacklevel=2)
             return None
-        return self._maximum.x.copy()
-
-    @property
-    def map_note(self) -> str:
-        """Why `map` gives no point; empty where it gives one."""
-        return self._maximum.note
-
-    @cached_property
-    def _maximum(self) -> Maximum:
-        return self._find_maximum()
+        return found.copy()
 
     def mean(self, n: int = 4000, random_state: RandomState = 0) -> Float[np.ndarray, " d_x"]:
         """Return the mean of ``n`` draws."""
@@ -191,7 +222,7 @@ class AbstractPosterior(ABC):
         there are several modes. There is no column map where `map` gives no point; see `map_note`.
         """
         draws = np.asarray(n, dtype=float) if np.ndim(n) else self.sample(int(n), random_state)  # type: ignore[arg-type]
-        found = self._maximum.x
+        found = self._maximum[0]
         known = {} if found is None else {"map": found}
         return summary_table(_finite(draws), self.x_names, hdi=hdi).assign(**known)
 
@@ -206,12 +237,10 @@ class AbstractPosterior(ABC):
         finite = np.isfinite(draws).all(axis=1)
         log_prob = np.full(n, np.nan)
         log_prob[finite] = self.log_prob(draws[finite])
-        shape = (n_chains, n // n_chains)
+        parts = (n_chains, n // n_chains)
         data = need("arviz").from_dict(
-            posterior={
-                name: column.reshape(shape) for name, column in zip(self.x_names, draws.T, strict=True)
-            },
-            sample_stats={"lp": log_prob.reshape(shape)},
+            posterior={n: c.reshape(parts) for n, c in zip(self.x_names, draws.T, strict=True)},
+            sample_stats={"lp": log_prob.reshape(parts)},
             observed_data=dict(zip(self.y_names, self.y_star.T, strict=True)),
             dims={name: ["observation"] for name in self.y_names},
         )
@@ -242,54 +271,45 @@ class AbstractPosterior(ABC):
 
         draws = _finite(self.sample(n, random_state))
         rows = prior.sample(n, random_state=0) if isinstance(prior, Prior) else prior
+        given = zip(self.y_names[:3], self.y_star[0], strict=False)
+        shown = ", ".join(f"{n} = {v:.4g} {self.units.get(n, '')}".strip() for n, v in given)
+        shown = f"{shown}, …" if len(self.y_names) > 3 else shown
+        title = f"given {shown if len(self.y_star) == 1 else f'{len(self.y_star)} observations'}"
         return pair_plot(
-            draws, self.x_names, units=self.units, truth=truth, prior=rows, shown=names, title=self._title()
+            draws, self.x_names, units=self.units, truth=truth, prior=rows, shown=names, title=title
         )
-
-    def _title(self) -> str:
-        """What was observed, for the title of a figure."""
-        if len(self.y_star) > 1:
-            return f"given {len(self.y_star)} observations"
-        shown = [
-            f"{n} = {v:.4g} {self.units.get(n, '')}".strip()
-            for n, v in zip(self.y_names[:3], self.y_star[0], strict=False)
-        ]
-        return f"given {', '.join(shown)}{', …' if len(self.y_names) > 3 else ''}"
 
     def resimulate(
         self, simulator: Simulator | None = None, n: int = 1000, random_state: RandomState = 0
     ) -> Resimulation:
         """Return what a simulator makes of ``n`` draws, rows of x, and how far that is from the observation.
 
-        Left out, it is the simulator that the posterior was given.
+        Left out, it is the simulator that the posterior was given. Complex columns of y become neighbouring real and
+        imaginary parts.
         """
         simulator = simulator or self.simulator
         if simulator is None:
             raise ValueError("no simulator is known: call resimulate(simulator), a function of rows of x")
-        target = self.y_star.mean(axis=0)
-        return resimulate(self.sample(n, random_state), simulator, target, self.y_names)
+        draws = self.sample(n, random_state)
+        finite, width = np.isfinite(draws).all(axis=1), len(self.y_names)
+        found = np.asarray(simulator(draws[finite]))
+        found = found[:, None] if found.ndim == 1 else found
+        if np.iscomplexobj(found):
+            found = np.ascontiguousarray(found, dtype=complex).view(float)
+        if found.shape != (finite.sum(), width):
+            raise ValueError(
+                f"the simulator made an array of shape {found.shape} of {finite.sum()} rows; expected one row each, "
+                f"with {width} columns: {quoted(self.y_names)}"
+            )
+        y = np.full((n, width), np.nan)
+        y[finite] = found
+        return Resimulation(draws, y, np.sum((y - self.y_star.mean(axis=0)) ** 2, axis=1))
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{n} = {v}" for n, v in zip(self.y_names[:N_SHOWN], self._shown(), strict=False))
-        more = f" and {len(self.y_names) - N_SHOWN} more" if len(self.y_names) > N_SHOWN else ""
+        shown = [f"{n} = {v:.4g}" for n, v in zip(self.y_names, self.y_star.mean(axis=0), strict=True)]
+        more = f" and {len(shown) - N_SHOWN} more" if len(shown) > N_SHOWN else ""
         many = f" (mean of {self.n_observations} observations)" if self.n_observations > 1 else ""
-        return f"Posterior of {', '.join(self.x_names)} given {given}{more}{many}"
-
-    def _repr_html_(self) -> str:
-        units = {name: html.escape(unit) for name, unit in self.units.items()}
-        heading = f"mean of {self.n_observations}" if self.n_observations > 1 else "value"
-        sought = ", ".join(html.escape(n) + (f" ({units[n]})" if n in units else "") for n in self.x_names)
-        rows = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{value}</td><td>{units.get(name, '')}</td></tr>"
-            for name, value in zip(self.y_names, self._shown(), strict=True)
-        )
-        return (
-            f"<div><p><b>Posterior</b> of {sought} given</p><table><thead><tr>"
-            f"<th>observed</th><th>{heading}</th><th>unit</th></tr></thead><tbody>{rows}</tbody></table></div>"
-        )
-
-    def _shown(self) -> list[str]:
-        return [f"{value:.4g}" for value in self.y_star.mean(axis=0)]
+        return f"Posterior of {', '.join(self.x_names)} given {', '.join(shown[:N_SHOWN])}{more}{many}"
 
 
 def summary_table(draws: Float[np.ndarray, "n d"], names: Sequence[str], *, hdi: float) -> pd.DataFrame:
@@ -324,9 +344,3 @@ def _finite(draws: np.ndarray) -> np.ndarray:
             f"none of {len(draws)} draws is finite; check the observation, or fit the model again"
         )
     return finite
-
-
-def _seed(random_state: RandomState) -> int:
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(np.random.default_rng(random_state).integers(2**31))

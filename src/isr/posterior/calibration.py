@@ -1,20 +1,17 @@
 """Calibration: do posteriors hold the truth as often as they say? Ranks, coverage and TARP, each with a test.
 
 Every check takes the same arrays: ``truths`` ``(n, dim)``, drawn from the prior, and ``samples`` ``(n, m, dim)``, the
-``m`` posterior draws for the observation simulated from each truth. :mod:`isr.posterior.plots` draws them.
+``m`` posterior draws for the observation simulated from each truth.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import joblib
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy import stats
-
-from isr.tables.workers import as_they_end, progress_bar
 
 N_BINS, N_SIMULATIONS = 20, 2000
 LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
@@ -185,21 +182,14 @@ class Coverage:
         n: Number of truths.
 
     Example:
-        >>> round(Coverage(np.array([0.5, 1.0]), np.array([0.7, 1.0]), np.array(0.01), n=100).area, 3)
-        0.05
+        >>> Coverage(np.array([0.5, 1.0]), np.array([0.7, 1.0]), np.array(0.01), n=100).coverage
+        array([0.7, 1. ])
     """
 
     levels: Float[np.ndarray, " k"]
     coverage: Float[np.ndarray, "k ..."]
     p_value: Float[np.ndarray, "..."]
     n: int
-
-    @property
-    def area(self) -> float:
-        """Area between curve and diagonal above one half; positive: posteriors too wide, negative: too narrow."""
-        upper = self.levels >= 0.5
-        gap = self.coverage.reshape(len(self.levels), -1).mean(axis=1) - self.levels
-        return float(np.trapezoid(gap[upper], self.levels[upper]))
 
 
 def marginal_coverage(
@@ -226,14 +216,11 @@ def _coverage(content: np.ndarray, levels: ArrayLike) -> Coverage:
     return Coverage(level, inside.mean(axis=1), np.asarray(p_value), len(content))
 
 
-def tarp(
-    truths: ArrayLike, samples: ArrayLike, *, references: ArrayLike | None = None, random_state: int = 0
-) -> Coverage:
+def tarp(truths: ArrayLike, samples: ArrayLike, *, random_state: int = 0) -> Coverage:
     """Return the coverage of balls around random points that reach just to the truth (TARP, Lemos et al. 2023).
 
-    Unlike ranks, it sees all parameters at once. Each parameter is scaled by the spread of the truths. The centres,
-    ``references`` ``(n, dim)``, may depend on the observation but not on the truth; without them they are uniform
-    over the box of the truths.
+    Unlike ranks, it sees all parameters at once. Each parameter is scaled by the spread of the truths; the centres are
+    uniform over the box of the truths.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -242,8 +229,7 @@ def tarp(
     """
     truths, samples = _check(truths, samples)
     rng = np.random.default_rng(random_state)
-    box = truths.min(axis=0), truths.max(axis=0)
-    centres = rng.uniform(*box, truths.shape) if references is None else np.asarray(references, dtype=float)
+    centres = rng.uniform(truths.min(axis=0), truths.max(axis=0), truths.shape)
     scale = np.where(truths.std(axis=0) > 0, truths.std(axis=0), 1.0)
     reach = np.linalg.norm((truths - centres) / scale, axis=-1)
     distance = np.linalg.norm((samples - centres[:, None]) / scale, axis=-1)
@@ -307,50 +293,3 @@ class Calibration:
             tarp=tarp(truths, samples),
             tests=check_calibration(truths, samples, names=names),
         )
-
-
-Draw = Callable[[np.ndarray, int, int], ArrayLike]
-"""``draw(y, n_draws, seed)`` gives rows of x, as many as asked for."""
-
-
-def draw_posteriors(
-    draw: Draw,
-    observations: ArrayLike,
-    n_draws: int,
-    *,
-    random_state: int = 0,
-    n_jobs: int | None = None,
-    progress: bool | None = None,
-) -> Float[np.ndarray, "n m dim"]:
-    """Return ``n_draws`` rows of x for every row of ``observations``, as the checks above take them.
-
-    Each observation has its own seed, so the draws are the same with any number of joblib's workers on any backend.
-    ``draw(y, n_draws, seed)`` gives rows of x: from a fitted model, by rejection, from a chain. A progress bar is
-    shown on a terminal unless ``progress`` says otherwise.
-
-    Example:
-        >>> def draw(y, n_draws, seed):
-        ...     return np.random.default_rng(seed).normal(y, 0.1, (n_draws, len(y)))
-        >>> draw_posteriors(draw, [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], 50).shape
-        (3, 50, 2)
-    """
-    rows = np.asarray(observations)
-    if rows.ndim != 2 or not len(rows):
-        raise ValueError(f"observations must be rows, one or more, got shape {rows.shape}")
-    seeds = np.random.SeedSequence(random_state).generate_state(len(rows)).tolist()
-    jobs = (joblib.delayed(_draw_one)(draw, i, rows[i], n_draws, seed) for i, seed in enumerate(seeds))
-    found = {}
-    with progress_bar(len(rows), "posteriors", progress) as advance:
-        for number, drawn in as_they_end(jobs, n_jobs=n_jobs):
-            found[number] = drawn
-            advance(1)
-    return np.stack([drawn for _, drawn in sorted(found.items())])
-
-
-def _draw_one(draw: Draw, number: int, y: np.ndarray, n_draws: int, seed: int) -> tuple[int, np.ndarray]:
-    drawn = np.asarray(draw(y, n_draws, seed), dtype=float)
-    if drawn.ndim != 2 or len(drawn) != n_draws:
-        raise ValueError(
-            f"draw must give {n_draws} rows of x, got shape {drawn.shape} for observation {number}"
-        )
-    return number, drawn

@@ -36,10 +36,6 @@ class Coordinates:
         mean, scale = self._base()
         return (latent - mean) / scale, log_det - np.log(scale).sum()
 
-    def back(self, points: Float[np.ndarray, "n d_x"]) -> Float[np.ndarray, "n d_x"]:
-        """Return the rows of x that coordinates stand for."""
-        return self.density(points)[0]
-
     def density(
         self, points: Float[np.ndarray, "n d_x"]
     ) -> tuple[Float[np.ndarray, "n d_x"], Float[np.ndarray, " n"]]:
@@ -95,19 +91,6 @@ class SpikeWarning(UserWarning):
     """The densest point of a posterior lies in a spike that almost no draw meets, so it is not given."""
 
 
-@dataclass(frozen=True)
-class Maximum:
-    """The densest point, or why there is none.
-
-    Args:
-        x: The point; ``None`` where the density says nothing of where mass is.
-        note: The reason, one sentence; empty where there is a point.
-    """
-
-    x: Float[np.ndarray, " d_x"] | None
-    note: str = ""
-
-
 def normal_points(n: int, dim: int) -> Float[np.ndarray, "n dim"]:
     """Return fixed standard-normal rows, the same in every language: hashed counters through the normal quantile.
 
@@ -128,12 +111,11 @@ def find_maximum(
     bounds: Bounds,
     names: Sequence[str],
     radius: float = np.inf,
-) -> Maximum:
-    """Return the x of highest density among the maxima that carry mass, sought from draws in coordinates.
+) -> tuple[Float[np.ndarray, " d_x"] | None, str]:
+    """Return the x of highest density among the maxima that carry mass, or None; and then why there is none.
 
-    BFGS climbs in coordinates where the law is round, so it never leaves the bounds, and stays within ``radius`` there.
-    An end carries mass where half of the nearest 5 % of the draws are at most ``chi2.ppf(0.5, d) / 2`` nats less dense,
-    as around the mode of a normal law of d variables.
+    BFGS climbs from draws in coordinates where the law is round, so it never leaves the bounds, and stays within
+    ``radius`` there. An end carries mass where half of the nearest 5 % of the draws are at most `slack` less dense.
     """
     points = points[np.isfinite(points).all(axis=1)]
     x, heights = density(points)
@@ -146,13 +128,24 @@ def find_maximum(
     starts = dict.fromkeys([*densest.tolist(), *inside[:N_FIRST].tolist()])
     ends = np.stack([_climb(density, points[start], radius) for start in starts])
     end_x, end_heights = density(ends)
-    widths = _widths(bounds, x)
+    middle = np.median(x, axis=0)
+    one_open = np.minimum(middle - np.asarray(bounds.low), np.asarray(bounds.high) - middle)
+    widths = np.where(np.isfinite(bounds.widths), bounds.widths, one_open)
+    widths = np.where(np.isfinite(widths), widths, 0.0)
     order = np.argsort(-np.where(np.isnan(end_heights), -np.inf, end_heights), kind="stable")
     for i in order:
-        at_bound = _near_bounds(end_x[i], bounds, AT_BOUND * widths)
-        if not at_bound and _carries_mass(ends[i], float(end_heights[i]), points, heights):
-            return Maximum(end_x[i])
-    return Maximum(None, _note(_near_bounds(end_x[order[0]], bounds, NEAR_BOUND * widths), names))
+        distance = np.sum((points - ends[i]) ** 2, axis=1)
+        nearest = np.argsort(distance, kind="stable")[: max(1, int(NEIGHBOURS * len(points)))]
+        carries_mass = end_heights[i] - np.median(heights[nearest]) <= slack(points.shape[1])
+        if carries_mass and not _near_bounds(end_x[i], bounds, names, AT_BOUND * widths):
+            return end_x[i], ""
+    where = " and ".join(_near_bounds(end_x[order[0]], bounds, names, NEAR_BOUND * widths))
+    what = (
+        f"the density rises towards {where}, where almost no draw falls"
+        if where
+        else "the density has a thin spike that almost no draw meets"
+    )
+    return None, f"{what}, so its densest point does not say where the mass is; quote mean and interval"
 
 
 def reach(dim: int) -> float:
@@ -161,44 +154,19 @@ def reach(dim: int) -> float:
 
 
 def slack(dim: int) -> float:
-    """Return by how much (nats) a maximum may be denser than the draws around it."""
+    """Return by how much (nats) a maximum may be denser than the draws around it, as around a normal law's mode."""
     return float(chi2.ppf(0.5, dim) / 2)
 
 
-def _carries_mass(end: np.ndarray, height: float, points: np.ndarray, density: np.ndarray) -> bool:
-    distance = np.sum((points - end) ** 2, axis=1)
-    nearest = np.argsort(distance, kind="stable")[: max(1, int(NEIGHBOURS * len(points)))]
-    return bool(height - np.median(density[nearest]) <= slack(points.shape[1]))
-
-
-def _widths(bounds: Bounds, x: np.ndarray) -> np.ndarray:
-    """How far apart bounds are; where one is open how far from the other the median of the draws is."""
-    middle = np.median(x, axis=0)
-    from_low, to_high = middle - np.asarray(bounds.low), np.asarray(bounds.high) - middle
-    one_open = np.minimum(from_low, to_high)
-    widths = np.where(np.isfinite(bounds.widths), bounds.widths, one_open)
-    return np.where(np.isfinite(widths), widths, 0.0)
-
-
-def _near_bounds(x: np.ndarray, bounds: Bounds, room: np.ndarray) -> list[tuple[int, str, float]]:
-    """The bounds that x is nearer to than ``room``: variable, which of the two, and the bound."""
+def _near_bounds(x: np.ndarray, bounds: Bounds, names: Sequence[str], room: np.ndarray) -> list[str]:
+    """The bounds that x is nearer to than ``room``."""
     found = []
-    for i, (low, high) in enumerate(zip(bounds.low, bounds.high, strict=True)):
-        if x[i] - low < room[i]:
-            found.append((i, "lower", low))
-        elif high - x[i] < room[i]:
-            found.append((i, "upper", high))
+    for value, name, low, high, near in zip(x, names, bounds.low, bounds.high, room, strict=True):
+        if value - low < near:
+            found.append(f"the lower bound of {name} ({low:.6g})")
+        elif high - value < near:
+            found.append(f"the upper bound of {name} ({high:.6g})")
     return found
-
-
-def _note(near: list[tuple[int, str, float]], names: Sequence[str]) -> str:
-    where = " and ".join(f"the {side} bound of {names[i]} ({bound:.6g})" for i, side, bound in near)
-    what = (
-        f"the density rises towards {where}, where almost no draw falls"
-        if near
-        else "the density has a thin spike that almost no draw meets"
-    )
-    return f"{what}, so its densest point does not say where the mass is; quote mean and interval"
 
 
 def _climb(density: Density, point: np.ndarray, radius: float) -> np.ndarray:

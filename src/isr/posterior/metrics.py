@@ -50,32 +50,24 @@ def mmd2(
 def _mmd2_targets(
     x: Float[Array, "t n d"], y: Float[Array, "t m d"], unbiased: bool, scales: tuple[float, ...]
 ) -> Float[Array, " t"]:
-    n, m = x.shape[1], y.shape[1]
+    n, m, own = x.shape[1], y.shape[1], float(len(scales)) if unbiased else 0.0
+    pairs = (n * (n - 1), m * (m - 1)) if unbiased else (n**2, m**2)
+
+    def kernel_sum(x: Array, y: Array) -> Array:
+        def row(point: Array) -> Array:
+            # One row at a time keeps the memory at m; differences, not a Gram matrix, keep small distances accurate.
+            d2 = jnp.sum((point[:, None] - y.T) ** 2, axis=0)
+            return jnp.sum(jnp.stack([a * a / (a * a + d2) for a in scales]))
+
+        return jnp.sum(jax.lax.map(row, x, batch_size=64))
 
     def one(pair: tuple[Array, Array]) -> Array:
         x, y = pair
-        xx, yy, xy = _kernel_sum(x, x, scales), _kernel_sum(y, y, scales), _kernel_sum(x, y, scales)
-        if unbiased:  # without the pairs of a draw with itself, whose kernel is the number of scales
-            xx, yy = (
-                (xx - n * float(len(scales))) * (n / (n - 1)),
-                (yy - m * float(len(scales))) * (m / (m - 1)),
-            )
-        return xx / n**2 + yy / m**2 - 2 * xy / (n * m)
+        # Unbiased without the pairs of a draw with itself, whose kernel is the number of scales.
+        xx, yy = kernel_sum(x, x) - n * own, kernel_sum(y, y) - m * own
+        return xx / pairs[0] + yy / pairs[1] - 2 * kernel_sum(x, y) / (n * m)
 
     return jax.lax.map(one, (x, y))
-
-
-def _kernel_sum(
-    x: Float[Array, "n d"], y: Float[Array, "m d"], scales: tuple[float, ...]
-) -> Float[Array, ""]:
-    columns = y.T
-
-    def row(point: Array) -> Array:
-        # One row at a time keeps the memory at m; differences, not a Gram matrix, keep small distances accurate.
-        d2 = jnp.sum((point[:, None] - columns) ** 2, axis=0)
-        return jnp.sum(jnp.stack([a * a / (a * a + d2) for a in scales]))
-
-    return jnp.sum(jax.lax.map(row, x, batch_size=64))
 
 
 def resimulation_error(
@@ -99,18 +91,13 @@ def resimulation_error(
 
 
 def c2st(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    classifier: Any = "mlp",
-    n_folds: int = 5,
-    random_state: int = 0,
+    x: ArrayLike, y: ArrayLike, *, classifier: Any = None, n_folds: int = 5, random_state: int = 0
 ) -> float:
     """Return the cross-validated accuracy of a classifier that tells ``x`` from ``y``: 0.5 alike, 1 apart.
 
     Both sides are scaled by the mean and standard deviation of ``x``, the reference; a side with more draws is
-    thinned, so that guessing scores one half. The classifier is ``"mlp"`` (two hidden layers of ten times ``dim``),
-    ``"boosting"`` (faster), or any scikit-learn classifier.
+    thinned, so that guessing scores one half. The classifier is any of scikit-learn's, a network with two hidden layers
+    of ten times ``dim`` if left out.
 
     Example:
         >>> from sklearn.linear_model import LogisticRegression
@@ -121,33 +108,21 @@ def c2st(
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.neural_network import MLPClassifier
     from threadpoolctl import threadpool_limits
 
     rng = np.random.default_rng(random_state)
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    size = min(len(x), len(y))
+    size, width = min(len(x), len(y)), 10 * x.shape[1]
     x, y = rng.permutation(x)[:size], rng.permutation(y)[:size]
     scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     data = (np.concatenate([x, y]) - x.mean(axis=0)) / scale
     labels = np.repeat([0, 1], size)
     folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
+    network = MLPClassifier((width, width), max_iter=200, early_stopping=True, random_state=random_state)
     # Nets this small run slower on many threads than on one.
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
-        scores = cross_val_score(_classifier(classifier, x.shape[1], random_state), data, labels, cv=folds)
-    return float(np.mean(scores))
-
-
-def _classifier(kind: Any, dim: int, seed: int) -> Any:
-    options: dict[str, Any] = {"early_stopping": True, "random_state": seed}
-    if kind == "mlp":
-        from sklearn.neural_network import MLPClassifier
-
-        return MLPClassifier((10 * dim, 10 * dim), max_iter=200, **options)
-    if kind == "boosting":
-        from sklearn.ensemble import HistGradientBoostingClassifier
-
-        return HistGradientBoostingClassifier(max_iter=100, **options)
-    if isinstance(kind, str):
-        raise ValueError(f"unknown classifier {kind!r}; use 'mlp', 'boosting' or a scikit-learn classifier")
-    return kind
+        return float(
+            np.mean(cross_val_score(network if classifier is None else classifier, data, labels, cv=folds))
+        )

@@ -18,8 +18,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from isr.tables.bounds import Bounds
-from isr.tables.edges import ends_sharply
+from isr.tables.bounds import Bounds, ends_sharply
 
 # Share of draws outside the range of the training rows above which a warning is issued.
 MOST_OUTSIDE = 0.01
@@ -188,7 +187,14 @@ class TrainingRecord(_Arrays):
         shift, scale = rows.mean(axis=0), rows.std(axis=0)
         largest = np.maximum(np.abs(rows).max(axis=0), 1e-300)
         scale = np.where(scale > 1e-12 * largest, scale, 1e-6 * largest)
-        directions, residual_scale = _principal((rows - shift) / scale)
+        # Principal directions over their standard deviation, and the root mean square of what they leave.
+        standard = (rows - shift) / scale
+        variances, vectors = np.linalg.eigh(standard.T @ standard / len(standard))
+        order = np.argsort(variances)[::-1]
+        kept, left = order[:N_DIRECTIONS], order[N_DIRECTIONS:]
+        directions = vectors[:, kept] / np.sqrt(np.maximum(variances[kept], LEAST_WIDTH**2))
+        residual = np.sqrt(np.maximum(variances[left], 0.0).sum())
+        residual_scale = np.asarray(max(residual, LEAST_WIDTH) if len(left) else 0.0)
         draft = cls(shift, scale, low, high, directions, residual_scale, np.empty((0, 0)), np.empty((0, 3)))
         draft = replace(draft, references=draft._whiten(rows[:N_REFERENCES])[1])
         # A row that is a reference itself must not count as its own neighbour.
@@ -241,35 +247,18 @@ def warn_if_unlike(
     found = training.check(rows)
     if found.unusual:
         who = "y_star is" if len(rows) == 1 else f"{found.n_unusual} of {len(rows)} observations are"
+        low, high = training.low, training.high
+        farthest = rows[np.argmax(np.maximum(low - rows, rows - high), axis=0), np.arange(rows.shape[1])]
+        what = [
+            f"{names[i]!r} is {farthest[i]:.4g}, trained on {low[i]:.4g} to {high[i]:.4g}"
+            for i in found.outside
+        ] or ["each value lies within its trained range, but not their combination"]
+        more = [f"and {len(what) - 5} more columns"] if len(what) > 5 else []
         warnings.warn(
             f"{who} unlike the training data, farther out than each of {len(training.scores)} training rows: "
-            f"{_what_is_unusual(training, rows, found, names)}. The posterior is an extrapolation; check units and "
+            f"{'; '.join([*what[:5], *more])}. The posterior is an extrapolation; check units and "
             "order of the columns, or train on data that cover this observation",
             OutOfDistributionWarning,
             stacklevel=stacklevel + 1,
         )
     return found
-
-
-def _what_is_unusual(
-    training: TrainingRecord, rows: np.ndarray, found: Likeness, names: Sequence[str]
-) -> str:
-    if not found.outside:
-        return "each value lies within its trained range, but not their combination"
-    low, high = training.low, training.high
-    farthest = rows[np.argmax(np.maximum(low - rows, rows - high), axis=0), np.arange(rows.shape[1])]
-    sentences = [
-        f"{names[i]!r} is {farthest[i]:.4g}, trained on {low[i]:.4g} to {high[i]:.4g}" for i in found.outside
-    ]
-    more = [f"and {len(sentences) - 5} more columns"] if len(sentences) > 5 else []
-    return "; ".join([*sentences[:5], *more])
-
-
-def _principal(standard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal directions over their standard deviation, and the root mean square of what they leave."""
-    variances, vectors = np.linalg.eigh(standard.T @ standard / len(standard))
-    order = np.argsort(variances)[::-1]
-    kept, left = order[:N_DIRECTIONS], order[N_DIRECTIONS:]
-    width = np.sqrt(np.maximum(variances[kept], LEAST_WIDTH**2))
-    residual = np.sqrt(np.maximum(variances[left], 0.0).sum())
-    return vectors[:, kept] / width, np.asarray(max(residual, LEAST_WIDTH) if len(left) else 0.0)

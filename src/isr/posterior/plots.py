@@ -1,4 +1,4 @@
-"""Figures: the pair plot of draws, and the calibration checks."""
+"""Figures: the pair plot of draws, and predictions beside what was observed."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,6 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.ndimage import gaussian_filter
 
-from isr.posterior.calibration import Calibration, ecdf_band, rank_curves
 from isr.tables.extras import need
 from isr.tables.names import quoted
 
@@ -195,32 +194,3 @@ def _label(grid: np.ndarray, names: Sequence[str], units: Mapping[str, str]) -> 
                 ax.set_yticklabels([])
             else:
                 ax.set_ylabel(labels[i])
-
-
-def plot_calibration(result: Calibration, names: Sequence[str] | None = None) -> "Figure":
-    """Return a figure of calibration checks: ranks, coverage and TARP, each with the band of an exact posterior.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> found = Calibration.of(rng.normal(size=(50, 1)), rng.normal(size=(50, 20, 1)))
-        >>> len(plot_calibration(found, ["depth"]).axes)
-        3
-    """
-    figure, (left, *others) = need("matplotlib.pyplot").subplots(1, 3, figsize=(11, 3.6))
-    if result.ranks is not None:
-        grid, curves, low, high = rank_curves(result.ranks, result.n_draws)
-        left.fill_between(grid, low, high, color="0.85", zorder=0)
-        left.axhline(0.0, color="0.4", linewidth=1)
-        for i, curve in enumerate(curves):
-            left.plot(grid, curve, label=names[i] if names else f"x{i + 1}")
-        left.set(xlabel="rank / number of draws", ylabel="ECDF − uniform", xlim=(0, 1), title="ranks")
-        left.legend(fontsize="small")
-    for ax, found, title in zip(others, (result.coverage, result.tarp), ("intervals", "TARP"), strict=True):
-        if found is not None:
-            grid = np.linspace(0.01, 0.99, 99)
-            ax.fill_between(grid, *ecdf_band(found.n, grid), color="0.85", zorder=0)
-            ax.plot([0, 1], [0, 1], color="0.4", linewidth=1, zorder=1)
-            ax.plot(found.levels, found.coverage.reshape(len(found.levels), -1))
-            ax.set(xlabel="credible level", ylabel="coverage", xlim=(0, 1), ylim=(0, 1), title=title)
-    figure.tight_layout()
-    return figure

@@ -23,7 +23,6 @@ from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.maximum import (
     N_POINTS,
     Coordinates,
-    Maximum,
     bounds_of,
     find_maximum,
     normal_points,
@@ -31,9 +30,9 @@ from isr.posterior.maximum import (
     standard_coordinates,
 )
 from isr.posterior.outliers import Extent, Likeness, TrainingRecord, warn_if_unlike
+from isr.posterior.pareto import effective_size, smooth
 from isr.posterior.priors import Density
-from isr.posterior.references import Resampled, effective_size, importance_resample
-from isr.posterior.simulators import Simulator
+from isr.posterior.simulation import Simulator
 from isr.tables.names import check_names, quoted
 from isr.tables.tables import Columns, read_row, read_table
 
@@ -73,12 +72,14 @@ class Product:
 
     def log_prob(self, x: Float[np.ndarray, "n d_x"]) -> Float[np.ndarray, " n"]:
         """Return the log-density of rows, normalised by the estimated integral."""
-        return self._log_target(x, self._single(x)) - self.log_normaliser
+        return self._target_and_single(x)[0] - self.log_normaliser
 
-    def sample(self, n: int, seed: int) -> Resampled:
+    def sample(self, n: int, seed: int) -> tuple[np.ndarray, float]:
         """Return ``n`` draws from a weighted pool up to 32 times as large, with the pool's effective size."""
         wanted = min(4 * n * N_POOL / max(self.effective_size, 1.0), 32 * n)
-        return importance_resample(*self.pool(max(N_POOL, int(wanted)), seed), n, random_state=seed)
+        x, log_weights = self.pool(max(N_POOL, int(wanted)), seed)
+        weights = smooth(log_weights)
+        return x[weights.resample(n, np.random.default_rng(seed))], weights.effective_size
 
     def pool(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Return rows from the proposal and their log-weights."""
@@ -88,30 +89,22 @@ class Product:
         x = self.flow.sample(jax.random.key(seed), n_single, given)
         if self.modes is not None:
             points = self.modes.set_params(random_state=seed).sample(n - n_single)[0]
-            x = np.concatenate([x, self.coordinates.back(rng.permutation(points))])
+            x = np.concatenate([x, self.coordinates.density(rng.permutation(points))[0]])
         finite = np.isfinite(x).all(axis=1)
-        log_weights = np.full(len(x), -np.inf)
-        log_weights[finite] = self._log_weights(x[finite])
-        return x, log_weights
-
-    def _log_weights(self, x: np.ndarray) -> np.ndarray:
-        single = self._single(x)
+        target, single = self._target_and_single(x[finite])
         proposal = logsumexp(single, axis=1) - np.log(len(self.y))
         if self.modes is not None:
-            points, log_det = self.coordinates.of(x)
-            adapted = log_det + self.modes.score_samples(
-                np.nan_to_num(points, nan=1e9, posinf=1e9, neginf=-1e9)
-            )
-            adapted = np.where(np.isnan(adapted), -np.inf, adapted)
-            both = np.stack([proposal, adapted])
+            points, log_det = self.coordinates.of(x[finite])
+            points = np.nan_to_num(points, nan=1e9, posinf=1e9, neginf=-1e9)
+            adapted = log_det + self.modes.score_samples(points)
+            both = np.stack([proposal, np.where(np.isnan(adapted), -np.inf, adapted)])
             proposal = logsumexp(both, axis=0, b=np.array([[DEFENSIVE], [1 - DEFENSIVE]]))
-        target = self._log_target(x, single)
-        return np.where(target > -np.inf, target - proposal, -np.inf)
+        log_weights = np.full(len(x), -np.inf)
+        log_weights[finite] = np.where(target > -np.inf, target - proposal, -np.inf)
+        return x, log_weights
 
-    def _single(self, x: np.ndarray) -> np.ndarray:
-        return np.stack([self.flow.log_prob(x, row[None]) for row in self.y], axis=1)
-
-    def _log_target(self, x: np.ndarray, single: np.ndarray) -> np.ndarray:
+    def _target_and_single(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        single = np.stack([self.flow.log_prob(x, row[None]) for row in self.y], axis=1)
         log_prior = np.asarray(self.prior.log_prob(x), dtype=float)
         if log_prior.shape != (len(x),):
             raise ValueError(
@@ -120,7 +113,7 @@ class Product:
         possible = np.isfinite(log_prior) & np.isfinite(single).all(axis=1)
         total = np.full(len(x), -np.inf)
         total[possible] = single[possible].sum(axis=1) + (1 - len(self.y)) * log_prior[possible]
-        return total
+        return total, single
 
 
 def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density, *, random_state: int = 0) -> Product:
@@ -130,6 +123,9 @@ def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density, *, random
     until they rest on a tenth of it, and fits a mixture of normals to it in the latent of a middle observation; the
     round with the largest effective size is kept.
     """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     middle = np.argmin(np.linalg.norm((y - y.mean(axis=0)) / (y.std(axis=0) + 1e-300), axis=1))
     coordinates = Coordinates(flow, y[middle : middle + 1])
     if flow.n_padding:
@@ -138,7 +134,8 @@ def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density, *, random
     product = best = Product(flow, y, prior, coordinates)
     for seed in range(random_state, random_state + MAX_ROUNDS):
         pool, log_weights = product.pool(N_POOL, seed)
-        if not np.any(log_weights > -np.inf):
+        possible = log_weights > -np.inf
+        if not possible.any():
             raise ValueError(
                 "no draw has density under all observations at once: do they come from the same x, "
                 "and does the prior cover what the model was trained on?"
@@ -148,33 +145,23 @@ def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density, *, random
             best = replace(product, log_normaliser=normaliser, effective_size=size)
         if size >= ENOUGH * N_POOL:
             break
-        product = replace(product, modes=_fit(coordinates, pool, _flattened(log_weights), seed))
+        pool, log_weights = pool[possible], log_weights[possible]
+        least = min(LEAST * N_POOL, 0.5 * len(pool))
+        if size < least:
+            log_weights = log_weights * bisect(_lacks, 0.0, 1.0, args=(log_weights, least))
+        chosen = smooth(log_weights).resample(2000, np.random.default_rng(seed))
+        points, _ = coordinates.of(pool[chosen])
+        points = points[np.isfinite(points).all(axis=1)]
+        floor = 1e-6 * float(points.var(axis=0).mean()) + 1e-12
+        modes = GaussianMixture(N_MODES, reg_covar=floor, max_iter=50, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            product = replace(product, modes=modes.fit(points))
     return best
 
 
-def _flattened(log_weights: np.ndarray) -> np.ndarray:
-    """The weights to the largest power up to 1 that leaves them an effective size."""
-    possible = log_weights > -np.inf
-    wanted = min(LEAST * N_POOL, 0.5 * np.sum(possible))
-
-    def powered(power: float) -> np.ndarray:
-        return np.where(possible, power * np.where(possible, log_weights, 0.0), -np.inf)
-
-    if effective_size(log_weights) >= wanted:
-        return log_weights
-    return powered(bisect(lambda power: effective_size(powered(power)) - wanted, 0.0, 1.0))
-
-
-def _fit(coordinates: Coordinates, pool: np.ndarray, log_weights: np.ndarray, seed: int) -> Any:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-
-    points, _ = coordinates.of(importance_resample(pool, log_weights, 2000, random_state=seed).samples)
-    points = points[np.isfinite(points).all(axis=1)]
-    floor = 1e-6 * float(points.var(axis=0).mean()) + 1e-12
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return GaussianMixture(N_MODES, reg_covar=floor, max_iter=50, random_state=seed).fit(points)
+def _lacks(power: float, log_weights: np.ndarray, least: float) -> float:
+    return effective_size(power * log_weights) - least
 
 
 class Posterior(AbstractPosterior):
@@ -255,9 +242,9 @@ class Posterior(AbstractPosterior):
                 "object with log_prob(rows) as prior, or use a joint model (ISR), or pass a single observation"
             )
         record = _restored(TrainingRecord, training)
-        self.likeness: Likeness | None = (
-            None if record is None else warn_if_unlike(record, self.y_star, self.y_names, stacklevel=3)
-        )
+        self.likeness: Likeness | None = None
+        if record is not None:
+            self.likeness = warn_if_unlike(record, self.y_star, self.y_names, stacklevel=3)
 
     @property
     def effective_size(self) -> float | None:
@@ -267,8 +254,7 @@ class Posterior(AbstractPosterior):
     def _draw(self, n: int, seed: int, precision: Precision = "double") -> tuple[np.ndarray, float]:
         if not self._is_product:
             return self._single.sample(jax.random.key(seed), n, self._mean, precision=precision), float(n)
-        found = self._product.sample(n, seed)
-        return found.samples, found.effective_size
+        return self._product.sample(n, seed)
 
     def _log_prob(self, rows: np.ndarray, precision: Precision = "double") -> np.ndarray:
         if self._is_product:
@@ -278,7 +264,7 @@ class Posterior(AbstractPosterior):
     def _coordinates(self, draws: np.ndarray) -> Coordinates:
         return self._product.coordinates if self._is_product else super()._coordinates(draws)
 
-    def _find_maximum(self) -> Maximum:
+    def _find_maximum(self) -> tuple[np.ndarray | None, str]:
         if self._is_product or self.flow.n_padding:
             return super()._find_maximum()
         # The page of a report does the same.

@@ -8,9 +8,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,8 +21,7 @@ from isr.tables.names import check_names, quoted
 
 RandomState = int | np.random.Generator | None
 
-# Rejection gives up after so many draws.
-MAX_REJECTED = 3_000_000
+_MAPPING = "give a mapping from name to (low, high) or to a frozen scipy.stats distribution"
 _FORMS = (
     "a mapping from name to (low, high) or to a frozen scipy.stats distribution, an object with "
     "sample(n, random_state), or a function (n, rng) -> rows"
@@ -36,126 +34,6 @@ class Density(Protocol):
     def log_prob(self, rows: Any, /) -> Any:
         """Return the log-density of each row."""
         ...
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Prior:
-    """A prior in one form, whatever it was made from; made by `parse_prior`.
-
-    Args:
-        names: Names of the variables, None if unknown.
-        bounds: ``(low, high)`` of each variable with None for an open end, None if no variable has bounds.
-        description: The prior in words, the same in every session.
-        draw: ``draw(n, generator)`` gives rows.
-        density: Log-density of rows, None if unknown.
-        cut: ``cut(low, high)`` gives draw, density and cut within a box, None where only rejection can.
-        marginals: Frozen SciPy distribution of each variable, where they are independent; empty where they are not.
-
-    Example:
-        >>> prior = parse_prior({"depth": (200.0, 240.0)})
-        >>> prior.names, prior.bounds, prior.sample(3, random_state=0).shape
-        (('depth',), ((200.0, 240.0),), (3, 1))
-        >>> prior.log_prob([[210.0], [250.0]]).round(3)
-        array([-3.689,   -inf])
-    """
-
-    names: tuple[str, ...] | None
-    bounds: tuple[Pair, ...] | None
-    description: str
-    draw: Callable[[int, np.random.Generator], Any]
-    density: Callable[[np.ndarray], Any] | None
-    cut: Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]] | None = None
-    marginals: tuple[Any, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Prior({self.description})"
-
-    def sample(self, n: int, random_state: RandomState = None) -> Float[np.ndarray, "n dim"]:
-        """Return ``n`` draws as rows."""
-        rows = np.asarray(self.draw(n, np.random.default_rng(random_state)), dtype=float)
-        rows = rows[:, None] if rows.ndim == 1 else rows
-        width = f"{len(self.names)} columns" if self.names else "one column per variable"
-        if rows.ndim != 2 or len(rows) != n or (self.names and rows.shape[1] != len(self.names)):
-            raise ValueError(f"the prior drew an array of shape {rows.shape}; expected {n} rows with {width}")
-        bad = rows[~np.isfinite(rows).all(axis=1)]
-        if len(bad):
-            raise ValueError(
-                f"the prior drew NaN or infinite values; the first such row is {bad[0].tolist()}"
-            )
-        return rows
-
-    def log_prob(self, rows: Any) -> Float[np.ndarray, " n"]:
-        """Return the log-density (nats) of each row, ``-inf`` outside the support."""
-        if self.density is None:
-            raise ValueError(
-                f"the density of the prior {self.description} is unknown; give a mapping from name to (low, high) "
-                "or to a frozen scipy.stats distribution, or an object with log_prob(rows)"
-            )
-        x = np.asarray(rows, dtype=float)
-        if x.ndim != 2 or (self.names and x.shape[1] != len(self.names)):
-            columns = f"the {len(self.names)} columns {quoted(self.names)}" if self.names else "columns"
-            raise ValueError(
-                f"log_prob takes rows with {columns}, got shape {x.shape}; write a single row as [[...]]"
-            )
-        return np.asarray(self.density(x), dtype=float)
-
-    def within(self, low: ArrayLike, high: ArrayLike) -> Prior:
-        """Return this prior given that every variable lies between its ``low`` and ``high``.
-
-        A prior given as a mapping is cut exactly, however small the box. From any other, draws outside are thrown away,
-        and the density is left out because its constant is unknown.
-
-        Example:
-            >>> prior = parse_prior({"depth": (200, 240), "speed": (1500, 1600)}).within([210, 1400], [220, 1520])
-            >>> prior
-            Prior(depth ~ uniform(200, 240), speed ~ uniform(1500, 1600), within [210, 220] x [1500, 1520])
-            >>> round(float(prior.log_prob([[215, 1510]])[0]), 4)
-            -5.2983
-        """
-        lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
-        if self.bounds is not None:
-            own = Bounds.from_pairs(self.bounds)
-            lows, highs = np.maximum(lows, own.low), np.minimum(highs, own.high)
-        box = Bounds(tuple(lows.tolist()), tuple(highs.tolist()))
-        if not np.all(lows < highs):
-            raise ValueError(f"the prior has no mass within {box}")
-        cut = self.cut(lows, highs) if self.cut else (partial(_rejection, self, box), None, None)
-        return Prior(self.names, box.pairs(), f"{self.description}, within {box}", *cut)
-
-
-def parse_prior(prior: Any) -> Prior:
-    """Return the prior that was given, in one form.
-
-    Args:
-        prior: A mapping from name to ``(low, high)``, uniform, or to a frozen ``scipy.stats`` distribution, all
-            independent. Or an object with ``sample(n, random_state)`` or ``rvs(size, random_state)``, and if it has
-            them ``log_prob(rows)`` (or ``score_samples``, ``logpdf``), ``names`` and ``bounds``. Or a function
-            ``(n, rng) -> rows``. A parameter called ``random_state`` receives an integer, any other a generator.
-
-    Example:
-        >>> from scipy import stats
-        >>> prior = parse_prior({"depth": (200, 240), "speed": stats.gamma(9, scale=2)})
-        >>> prior
-        Prior(depth ~ uniform(200, 240), speed ~ gamma(9, scale=2))
-        >>> prior.bounds
-        ((200.0, 240.0), (0.0, None))
-    """
-    if isinstance(prior, Prior):
-        return prior
-    if isinstance(prior, Mapping):
-        return _from_mapping(prior)
-    if inspect.isclass(prior):
-        raise TypeError(
-            f"the prior is the class {prior.__name__}, not an object; call it: {prior.__name__}(...)"
-        )
-    if callable(getattr(prior, "sample", None)):
-        return _from_object(prior, _seeded(prior.sample))
-    if callable(getattr(prior, "rvs", None)):
-        # SciPy drops the axis of a single draw.
-        return _from_object(prior, lambda n, rng: np.reshape(prior.rvs(size=n, random_state=rng), (n, -1)))
-    if callable(prior):
-        return _from_object(prior, _seeded(prior))
-    raise TypeError(f"a prior must be {_FORMS}; got {type(prior).__name__}: {prior!r}")
 
 
 @dataclass(frozen=True)
@@ -189,11 +67,8 @@ class _Marginal:
     def _mass(self) -> tuple[float, float, bool]:
         """Probability before the interval and inside it, both counted from above in an upper tail to stay exact."""
         from_above = bool(self.distribution.cdf(self.low) > 0.5)
-        start, end = (
-            self.distribution.sf([self.high, self.low])
-            if from_above
-            else self.distribution.cdf([self.low, self.high])
-        )
+        ends = [self.low, self.high]
+        start, end = self.distribution.sf(ends[::-1]) if from_above else self.distribution.cdf(ends)
         if not end > start:
             raise ValueError(
                 f"{self.text} has no mass between {self.low:.6g} and {self.high:.6g}; widen the range"
@@ -201,31 +76,144 @@ class _Marginal:
         return float(start), float(end - start), from_above
 
 
-def _independent(marginals: Sequence[_Marginal]) -> tuple[Any, Any, Any]:
-    """Return draw, density and cut of independent variables."""
+@dataclass(frozen=True, repr=False, eq=False)
+class Prior:
+    """A prior in one form, whatever it was made from; made by `parse_prior`.
 
+    Args:
+        names: Names of the variables, None if unknown.
+        bounds: ``(low, high)`` of each variable with None for an open end, None if no variable has bounds.
+        description: The prior in words, the same in every session.
+        draw: ``draw(n, generator)`` gives rows.
+        density: Log-density of rows, None if unknown.
+        parts: The law of each variable, where they are independent; empty where they are not.
+
+    Example:
+        >>> prior = parse_prior({"depth": (200.0, 240.0)})
+        >>> prior.names, prior.bounds, prior.sample(3, random_state=0).shape
+        (('depth',), ((200.0, 240.0),), (3, 1))
+        >>> prior.log_prob([[210.0], [250.0]]).round(3), len(prior.marginals)
+        (array([-3.689,   -inf]), 1)
+    """
+
+    names: tuple[str, ...] | None
+    bounds: tuple[Pair, ...] | None
+    description: str
+    draw: Callable[[int, np.random.Generator], Any]
+    density: Callable[[np.ndarray], Any] | None
+    parts: tuple[_Marginal, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Prior({self.description})"
+
+    @property
+    def marginals(self) -> tuple[Any, ...]:
+        """Frozen SciPy distribution of each variable, where they are independent and not cut; else empty."""
+        return (
+            () if any(part.is_cut for part in self.parts) else tuple(part.distribution for part in self.parts)
+        )
+
+    def sample(self, n: int, random_state: RandomState = None) -> Float[np.ndarray, "n dim"]:
+        """Return ``n`` draws as rows."""
+        rows = np.asarray(self.draw(n, np.random.default_rng(random_state)), dtype=float)
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        width = f"{len(self.names)} columns" if self.names else "one column per variable"
+        if rows.ndim != 2 or len(rows) != n or (self.names and rows.shape[1] != len(self.names)):
+            raise ValueError(f"the prior drew an array of shape {rows.shape}; expected {n} rows with {width}")
+        bad = rows[~np.isfinite(rows).all(axis=1)]
+        if len(bad):
+            raise ValueError(
+                f"the prior drew NaN or infinite values; the first such row is {bad[0].tolist()}"
+            )
+        return rows
+
+    def log_prob(self, rows: Any) -> Float[np.ndarray, " n"]:
+        """Return the log-density (nats) of each row, ``-inf`` outside the support."""
+        if self.density is None:
+            raise ValueError(f"the density of the prior {self.description} is unknown; {_MAPPING}")
+        x = np.asarray(rows, dtype=float)
+        if x.ndim != 2 or (self.names and x.shape[1] != len(self.names)):
+            columns = f"the {len(self.names)} columns {quoted(self.names)}" if self.names else "columns"
+            raise ValueError(
+                f"log_prob takes rows with {columns}, got shape {x.shape}; write a single row as [[...]]"
+            )
+        return np.asarray(self.density(x), dtype=float)
+
+    def within(self, low: ArrayLike, high: ArrayLike) -> Prior:
+        """Return this prior given that every variable lies between its ``low`` and ``high``; exact in any box.
+
+        Only a prior given as a mapping can be cut.
+
+        Example:
+            >>> prior = parse_prior({"depth": (200, 240), "speed": (1500, 1600)}).within([210, 1400], [220, 1520])
+            >>> prior
+            Prior(depth ~ uniform(200, 240), speed ~ uniform(1500, 1600), within [210, 220] x [1500, 1520])
+            >>> round(float(prior.log_prob([[215, 1510]])[0]), 4)
+            -5.2983
+        """
+        if not self.parts:
+            raise ValueError(f"the prior {self.description} cannot be cut to a box; {_MAPPING}")
+        lows, highs = np.asarray(low, dtype=float), np.asarray(high, dtype=float)
+        if self.bounds is not None:
+            own = Bounds.from_pairs(self.bounds)
+            lows, highs = np.maximum(lows, own.low), np.minimum(highs, own.high)
+        box = Bounds(tuple(lows.tolist()), tuple(highs.tolist()))
+        if not np.all(lows < highs):
+            raise ValueError(f"the prior has no mass within {box}")
+        ends = zip(self.parts, box.low, box.high, strict=True)
+        parts = tuple(replace(part, low=a, high=b, is_cut=True) for part, a, b in ends)
+        return _independent(self.names, box.pairs(), f"{self.description}, within {box}", parts)
+
+
+def parse_prior(prior: Any) -> Prior:
+    """Return the prior that was given, in one form.
+
+    Args:
+        prior: A mapping from name to ``(low, high)``, uniform, or to a frozen ``scipy.stats`` distribution, all
+            independent. Or an object with ``sample(n, random_state)`` or ``rvs(size, random_state)``, and if it has
+            them ``log_prob(rows)`` (or ``score_samples``, ``logpdf``), ``names`` and ``bounds``. Or a function
+            ``(n, rng) -> rows``. A parameter called ``random_state`` receives an integer, any other a generator.
+
+    Example:
+        >>> from scipy import stats
+        >>> prior = parse_prior({"depth": (200, 240), "speed": stats.gamma(9, scale=2)})
+        >>> prior
+        Prior(depth ~ uniform(200, 240), speed ~ gamma(9, scale=2))
+        >>> prior.bounds
+        ((200.0, 240.0), (0.0, None))
+    """
+    if isinstance(prior, Prior):
+        return prior
+    if isinstance(prior, Mapping):
+        if not prior:
+            raise ValueError('the prior is empty; give each variable a range, such as {"depth": (200, 240)}')
+        names = check_names(prior, what="the prior")
+        parts = tuple(_marginal(name, prior[name]) for name in names)
+        bounds = parse_bounds([(part.low, part.high) for part in parts], names)
+        text = ", ".join(f"{name} ~ {part.text}" for name, part in zip(names, parts, strict=True))
+        return _independent(names, None if bounds is None else bounds.pairs(), text, parts)
+    if inspect.isclass(prior):
+        raise TypeError(
+            f"the prior is the class {prior.__name__}, not an object; call it: {prior.__name__}(...)"
+        )
+    if callable(getattr(prior, "sample", None)):
+        return _from_object(prior, _seeded(prior.sample))
+    if callable(getattr(prior, "rvs", None)):
+        # SciPy drops the axis of a single draw.
+        return _from_object(prior, lambda n, rng: np.reshape(prior.rvs(size=n, random_state=rng), (n, -1)))
+    if callable(prior):
+        return _from_object(prior, _seeded(prior))
+    raise TypeError(f"a prior must be {_FORMS}; got {type(prior).__name__}: {prior!r}")
+
+
+def _independent(names: Any, bounds: Any, text: str, parts: tuple[_Marginal, ...]) -> Prior:
     def draw(n: int, rng: np.random.Generator) -> np.ndarray:
-        return np.column_stack([marginal.draw(n, rng) for marginal in marginals])
+        return np.column_stack([part.draw(n, rng) for part in parts])
 
     def log_prob(rows: np.ndarray) -> np.ndarray:
-        return np.sum([m.log_prob(column) for m, column in zip(marginals, rows.T, strict=True)], axis=0)
+        return np.sum([m.log_prob(column) for m, column in zip(parts, rows.T, strict=True)], axis=0)
 
-    def cut(low: np.ndarray, high: np.ndarray) -> tuple[Any, Any, Any]:
-        ends = zip(marginals, low.tolist(), high.tolist(), strict=True)
-        return _independent([replace(m, low=a, high=b, is_cut=True) for m, a, b in ends])
-
-    return draw, log_prob, cut
-
-
-def _from_mapping(prior: Mapping[str, Any]) -> Prior:
-    if not prior:
-        raise ValueError('the prior is empty; give each variable a range, such as {"depth": (200, 240)}')
-    names = check_names(prior, what="the prior")
-    marginals = [_marginal(name, prior[name]) for name in names]
-    bounds = parse_bounds([(m.low, m.high) for m in marginals], names)
-    text = ", ".join(f"{name} ~ {marginal.text}" for name, marginal in zip(names, marginals, strict=True))
-    pairs = None if bounds is None else bounds.pairs()
-    return Prior(names, pairs, text, *_independent(marginals), tuple(m.distribution for m in marginals))
+    return Prior(names, bounds, text, draw, log_prob, parts)
 
 
 def _marginal(name: str, given: Any) -> _Marginal:
@@ -283,19 +271,3 @@ def _seeded(draw: Callable[..., Any]) -> Callable[[int, np.random.Generator], An
     if "random_state" not in parameters:
         return draw
     return lambda n, rng: draw(n, random_state=int(rng.integers(2**31)))
-
-
-def _rejection(prior: Prior, box: Bounds, n: int, rng: np.random.Generator) -> np.ndarray:
-    kept: list[np.ndarray] = []
-    n_kept = n_drawn = 0
-    while n_kept < n:
-        if n_drawn >= MAX_REJECTED:
-            raise ValueError(
-                f"only {n_kept} of {n_drawn} draws of the prior fall within {box}; give the prior as a mapping from "
-                "name to (low, high) or to a frozen scipy.stats distribution, which is cut exactly, or ask for fewer "
-                "rounds"
-            )
-        rows = prior.sample(10_000, rng)
-        kept.append(rows[box.contains(rows)])
-        n_kept, n_drawn = n_kept + len(kept[-1]), n_drawn + len(rows)
-    return np.concatenate(kept)[:n]

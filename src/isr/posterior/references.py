@@ -1,8 +1,4 @@
-"""Reference posteriors to judge a model by: rejection, importance resampling and NUTS.
-
-The first two take draws and simulators as plain functions on NumPy arrays; :func:`nuts` takes a log prior and a log
-likelihood for one parameter vector, written in JAX.
-"""
+"""Reference posteriors to judge a model by: rejection and the no-U-turn sampler."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 
 from isr.tables.extras import need
 
@@ -78,56 +73,6 @@ def rejection(
         n_accepted += int(near.sum())
         n_simulations += batch
     return Rejection(np.concatenate(samples)[:n], np.concatenate(simulated)[:n], n_simulations, threshold)
-
-
-@dataclass(frozen=True)
-class Resampled:
-    """Equally weighted draws and the effective size of the weighted pool they came from."""
-
-    samples: Float[np.ndarray, "n dim"]
-    effective_size: float
-
-
-def effective_size(log_weights: Float[np.ndarray, " n"]) -> float:
-    """Return how many equally weighted draws are worth as much, ``(Σ w)² / Σ w²``.
-
-    Example:
-        >>> round(effective_size(np.log(np.array([0.5, 0.5]))), 6), round(effective_size(np.array([0.0, -100.0])), 6)
-        (2.0, 1.0)
-    """
-    weights = np.exp(log_weights - log_weights.max())
-    return float(weights.sum() ** 2 / np.sum(weights**2))
-
-
-def importance_resample(
-    samples: ArrayLike,
-    log_weights: ArrayLike,
-    n: int,
-    *,
-    replace: bool = True,
-    random_state: RandomState = None,
-) -> Resampled:
-    """Return ``n`` draws from a weighted pool of rows, by systematic resampling or without replacement.
-
-    With ``replace`` a heavy draw may come back several times. Without it every draw comes at most once, which suits
-    unbiased MMD² but flattens the weights when ``n`` nears the effective size. A log-weight of ``-inf`` drops a draw.
-
-    Example:
-        >>> found = importance_resample([[1.0], [2.0], [3.0]], [0.0, -np.inf, 0.0], 4, random_state=0)
-        >>> sorted(found.samples[:, 0].tolist()), found.effective_size
-        ([1.0, 1.0, 3.0, 3.0], 2.0)
-    """
-    pool, log_w = np.asarray(samples), np.asarray(log_weights, dtype=float)
-    if not np.any(log_w > -np.inf) or np.any(np.isnan(log_w)):
-        raise ValueError("log_weights must hold at least one finite value and no NaN")
-    rng, shares = np.random.default_rng(random_state), softmax(log_w)
-    if replace:
-        positions = (np.arange(n) + rng.uniform()) / n
-        chosen = rng.permutation(np.searchsorted(np.cumsum(shares), positions))
-        chosen = np.minimum(chosen, len(pool) - 1)
-    else:
-        chosen = rng.choice(len(pool), size=n, replace=False, p=shares)
-    return Resampled(pool[chosen], effective_size(log_w))
 
 
 def nuts(

@@ -1,23 +1,23 @@
 """Simulation: parameters drawn from a prior and what a simulator makes of them, chunk by chunk, also in rounds.
 
-A chunk depends only on the seed and its own number. So the rows are the same with any number of workers on any joblib
-backend (``with joblib.parallel_config(backend="dask"): simulate(...)``), and a killed run goes on where it stopped.
+A simulator is a function from rows of x to rows of y; some rows may fail. A chunk depends only on the seed and its own
+number. So the rows are the same with any number of workers on any joblib backend
+(``with joblib.parallel_config(backend="dask"): simulate(...)``), and a killed run goes on where it stopped.
 
-Truncated rounds simulate again where the last posterior lives, and keep what earlier rounds simulated there. Rows drawn
-from the prior inside a box follow the prior cut to that box, whichever round drew them. A model trained on them learns
-the posterior cut to the box, exactly, as long as the box holds the posterior: no weights, no correction (truncated
-sequential inference, Deistler et al. 2022, with boxes, because a bounded model never leaves a box).
+Rows drawn from the prior inside a box follow the prior cut to that box, whichever round drew them. A model trained on
+them learns the posterior cut to the box, exactly, as long as the box holds the posterior: no weights, no correction
+(truncated sequential inference, Deistler et al. 2022, with boxes, because a bounded model never leaves a box).
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,20 +28,11 @@ import pandas as pd
 from jaxtyping import Float, Num
 
 from isr.posterior.priors import Prior, parse_prior
-from isr.posterior.simulators import Simulator, check_widths, evaluate
 from isr.tables.bounds import Bounds
-from isr.tables.whole_files import make_folder, write_arrays, write_whole
+from isr.tables.whole_files import make_folder, write_arrays
 from isr.tables.workers import as_they_end, progress_bar
 
-_MANIFEST = "manifest.json"
-
-
-class _Chunk(NamedTuple):
-    """Rows drawn from the prior, their observations (NaN where failed, no columns if all did), and why each failed."""
-
-    x: np.ndarray
-    y: np.ndarray
-    reasons: Sequence[str | None]
+Simulator = Callable[[np.ndarray], Any]
 
 
 class FailedSimulationsWarning(UserWarning):
@@ -84,6 +75,14 @@ class Simulations:
         return pd.DataFrame(self.x.copy(), columns=list(self.names))
 
 
+class _Chunk(NamedTuple):
+    """Rows drawn from the prior, their observations (NaN where failed, no columns if all did), and why each failed."""
+
+    x: np.ndarray
+    y: np.ndarray
+    reasons: Sequence[str | None]
+
+
 def simulate(
     prior: Any,
     simulator: Simulator,
@@ -108,9 +107,9 @@ def simulate(
         random_state: Seed of every draw.
         n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
         chunk_size: Rows the simulator gets at a time.
-        folder: Where finished chunks are kept; made if missing. The same call finds them there, and one with
-            another ``n`` uses those it can. It notices another seed, prior, chunk size or name of the simulator,
-            but not a change inside the simulator: delete the folder after one.
+        folder: Where finished chunks are kept; made if missing. The same call finds them there, and one with another
+            ``n`` uses those it can. Another seed, prior, chunk size or name of the simulator has chunks of its own, but
+            a change inside the simulator goes unnoticed: delete the folder after one.
         progress: Show a progress bar; None for only when standard error is a terminal.
 
     Example:
@@ -128,22 +127,44 @@ def simulate(
     names = _names(prior, draw(0, 1).shape[1])
     if "reason" in names:
         raise ValueError("'reason' names the column that says why a simulation failed; rename this variable")
-    kept = None if folder is None else Path(folder)
     chunks: dict[int, _Chunk] = {}
-    if kept is not None:
-        _claim(kept, _manifest(prior, simulator, seed, chunk_size, names))
-        chunks = _kept(kept, sizes, draw)
+    part = functools.partial(_part, folder or "", _key(prior, simulator, seed, chunk_size, names))
+    if folder is not None:
+        make_folder(Path(folder))
+        read = ((number, _read_part(part(number), draw(number, size))) for number, size in enumerate(sizes))
+        chunks = {number: chunk for number, chunk in read if chunk is not None}
     todo = [number for number in range(len(sizes)) if number not in chunks]
     jobs = (joblib.delayed(_run)(draw, simulator, number, sizes[number]) for number in todo)
     with progress_bar(len(todo), "simulations", progress) as advance:
         for number, chunk in as_they_end(jobs, n_jobs=n_jobs):
             chunks[number] = chunk
             # A chunk without a single success tells of a broken simulator and is tried again next time.
-            if kept is not None and None in chunk.reasons:
+            if folder is not None and None in chunk.reasons:
                 reasons = np.array([reason or "" for reason in chunk.reasons])
-                write_arrays(_part(kept, number), {"x": chunk.x, "y": chunk.y, "reasons": reasons})
+                write_arrays(part(number), {"x": chunk.x, "y": chunk.y, "reasons": reasons})
             advance(1)
     return _gather([chunk for _, chunk in sorted(chunks.items())], prior)
+
+
+def _seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(
+            f"random_state must be an integer of at least 0, got {seed!r}; "
+            "a generator could not draw a chunk a second time"
+        )
+    return int(seed)
+
+
+def _key(prior: Prior, simulator: Simulator, seed: int, chunk_size: int, names: tuple[str, ...]) -> str:
+    """What tells the chunks of one simulation in a folder from those of another."""
+    named = simulator.func if isinstance(simulator, functools.partial) else simulator
+    name = getattr(named, "__qualname__", type(named).__qualname__)
+    about = [seed, int(chunk_size), names, prior.description, name]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:12]
+
+
+def _part(folder: str | Path, key: str, number: int) -> Path:
+    return Path(folder) / f"part-{key}-{number:06d}.npz"
 
 
 def _draw(prior: Prior, seed: int, chunk_size: int, number: int, n_rows: int) -> np.ndarray:
@@ -158,63 +179,15 @@ def _run(
     return number, _Chunk(x, *evaluate(simulator, x))
 
 
-def _claim(folder: Path, wanted: dict[str, Any]) -> None:
-    """Make the folder and write there what is asked for, or raise where it holds another simulation."""
-    make_folder(folder)
-    wanted, text = json.loads(json.dumps(wanted)), json.dumps(wanted, indent=2) + "\n"
-    found = _read_manifest(folder)
-    if found != wanted and not any(folder.glob("part-*")):
-        with suppress(FileExistsError):  # of two that begin at the same moment one is first
-            write_whole(
-                folder / _MANIFEST, lambda hidden: hidden.write_text(text, "utf-8"), replace=found is not None
-            )
-        found = _read_manifest(folder)
-    if found != wanted:
-        differing = [
-            f"{key}: there {found[key]!r}, asked {wanted[key]!r}"
-            for key in (found or {}).keys() & wanted
-            if found[key] != wanted[key]
-        ]
-        raise ValueError(
-            f"{folder} holds another simulation ({'; '.join(differing) or f'its {_MANIFEST} is missing or damaged'}); "
-            "repeat its settings to continue it, or choose another folder"
-        )
-
-
-def _read_manifest(folder: Path) -> Any:
-    """What was asked for; None where there is no manifest, empty where it is damaged."""
-    try:
-        content = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _part(folder: Path, number: int) -> Path:
-    return folder / f"part-{number:06d}.npz"
-
-
-def _kept(folder: Path, sizes: list[int], draw: Callable[[int, int], np.ndarray]) -> dict[int, _Chunk]:
-    read = ((number, _read_part(_part(folder, number), size)) for number, size in enumerate(sizes))
-    chunks = {number: chunk for number, chunk in read if chunk is not None}
-    first = next(iter(chunks), None)
-    if first is not None and not np.allclose(chunks[first].x, draw(first, sizes[first]), rtol=1e-9, atol=0):
-        raise ValueError(
-            f"{folder} holds another simulation: its draws are not this prior's; choose another folder"
-        )
-    return chunks
-
-
-def _read_part(path: Path, n_rows: int) -> _Chunk | None:
-    """The first rows of a chunk; None if its file is missing, damaged or too short."""
+def _read_part(path: Path, drawn: np.ndarray) -> _Chunk | None:
+    """The first rows of a chunk; None if its file is missing, damaged, too short or of other draws."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            x, y, reasons = (file[name][:n_rows] for name in ("x", "y", "reasons"))
+            x, y, reasons = (file[name][: len(drawn)] for name in ("x", "y", "reasons"))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
-    return _Chunk(x, y, [reason or None for reason in reasons.tolist()]) if len(x) == n_rows else None
+    is_same = x.shape == drawn.shape and np.allclose(x, drawn, rtol=1e-9, atol=0)
+    return _Chunk(x, y, [reason or None for reason in reasons.tolist()]) if is_same else None
 
 
 def _gather(chunks: list[_Chunk], prior: Prior) -> Simulations:
@@ -223,58 +196,97 @@ def _gather(chunks: list[_Chunk], prior: Prior) -> Simulations:
     failed = np.flatnonzero([reason is not None for reason in reasons])
     failures = pd.DataFrame(x[failed], index=failed, columns=list(_names(prior, x.shape[1])))
     failures["reason"] = [reasons[row] for row in failed]
-    _warn_of_failures(failures, len(x), x.shape[1])
-    check_widths({chunk.y.shape[1] for chunk in chunks if chunk.y.size})
+    counts = failures["reason"].value_counts()
+    told = ", ".join(f"{reason} ({count} times)" for reason, count in counts.head(3).items())
+    told += f" and {len(counts) - 3} other reasons" if len(counts) > 3 else ""
+    if len(failed) == len(x):
+        raise ValueError(
+            f"all {len(x)} simulations failed: {told}. The simulator gets rows of x, shape "
+            f"(n, {x.shape[1]}), and returns n rows of y; wrap one for a single vector: "
+            "lambda rows: np.array([simulator(row) for row in rows])"
+        )
+    if len(failed):
+        warnings.warn(
+            f"{len(failed)} of {len(x)} simulations failed and were left out: {told}; "
+            "see failures for their parameters",
+            FailedSimulationsWarning,
+            stacklevel=3,
+        )
+    _refuse_widths({chunk.y.shape[1] for chunk in chunks if chunk.y.size})
     width = max(chunk.y.shape[1] for chunk in chunks)
     y = np.concatenate([chunk.y if chunk.y.size else np.empty((len(chunk.x), width)) for chunk in chunks])
     return Simulations(np.delete(x, failed, axis=0), np.delete(y, failed, axis=0), prior, failures)
-
-
-def _warn_of_failures(failures: pd.DataFrame, n: int, n_columns: int) -> None:
-    counts = failures["reason"].value_counts()
-    reasons = ", ".join(f"{reason} ({count} times)" for reason, count in counts.head(3).items())
-    reasons += f" and {len(counts) - 3} other reasons" if len(counts) > 3 else ""
-    if len(failures) == n:
-        raise ValueError(
-            f"all {n} simulations failed: {reasons}. The simulator gets rows of x, shape "
-            f"(n, {n_columns}), and returns n rows of y; wrap one for a single vector: "
-            "lambda rows: np.array([simulator(row) for row in rows])"
-        )
-    if len(failures):
-        warnings.warn(
-            f"{len(failures)} of {n} simulations failed and were left out: {reasons}; "
-            "see failures for their parameters",
-            FailedSimulationsWarning,
-            stacklevel=4,
-        )
 
 
 def _names(prior: Prior, n_columns: int) -> tuple[str, ...]:
     return prior.names or tuple(f"x{i + 1}" for i in range(n_columns))
 
 
-def _seed(random_state: int) -> int:
-    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
-        raise ValueError(
-            f"random_state must be an integer of at least 0, got {random_state!r}; "
-            "a generator could not draw a chunk a second time"
+# What simulators give ------------------------------------------------------------------------------------------------
+
+
+class _ContractError(TypeError):
+    """The simulator's output can never be rows of numbers; no use trying again."""
+
+
+def evaluate(
+    simulator: Simulator, x: Float[np.ndarray, "n d_x"]
+) -> tuple[Num[np.ndarray, "n d_y"], list[str | None]]:
+    """Return y for rows of x, NaN where that failed, and why; rows are tried one by one if they fail together.
+
+    Example:
+        >>> from math import sqrt
+        >>> evaluate(lambda x: [sqrt(x[0, 0])], np.array([[4.0], [-1.0]]))
+        (array([[ 2.], [nan]]), [None, 'ValueError: ...'])
+    """
+    try:
+        y = _rows(simulator(x.copy()), len(x))
+        return y, [None if finite else "y is not finite" for finite in np.isfinite(y).all(axis=1)]
+    except _ContractError:
+        raise
+    except Exception as error:
+        if len(x) == 1:
+            return np.empty((1, 0)), [f"{type(error).__name__}: {error}"]
+    alone = [evaluate(simulator, row[None]) for row in x]
+    reasons = [reason for _, reasons in alone for reason in reasons]
+    found = {number: y[0] for number, (y, _) in enumerate(alone) if y.size}
+    _refuse_widths({len(row) for row in found.values()})
+    if not found:
+        return np.empty((len(x), 0)), reasons
+    y = np.full((len(x), len(next(iter(found.values())))), np.nan, np.result_type(*found.values()))
+    y[list(found)] = list(found.values())
+    return y, reasons
+
+
+def _rows(output: Any, n_rows: int) -> np.ndarray:
+    y = np.asarray(output)
+    if y.dtype.kind == "O":  # None among the rows, perhaps; one by one they can be told apart
+        raise ValueError(f"the simulator returned no numbers: {y.tolist()!r:.200}")
+    if y.dtype.kind not in "biufc":
+        raise _ContractError(
+            f"the simulator must return rows of numbers, got {type(output).__name__}: {y!r:.200}"
         )
-    return int(random_state)
+    if y.ndim > 2:
+        raise _ContractError(
+            f"the simulator returned {y.ndim} dimensions (shape {y.shape}); give it rows and columns: "
+            "y.reshape(len(x), -1)"
+        )
+    if y.ndim == 0 or len(y) != n_rows:
+        raise ValueError(f"the simulator returned shape {y.shape} for {n_rows} rows")
+    y = y[:, None] if y.ndim == 1 else y
+    if not y.shape[1]:
+        raise _ContractError(f"the simulator returned no columns (shape {y.shape})")
+    return y.astype(complex if y.dtype.kind == "c" else float)
 
 
-def _manifest(
-    prior: Prior, simulator: Simulator, seed: int, chunk_size: int, names: tuple[str, ...]
-) -> dict[str, Any]:
-    named = simulator.func if isinstance(simulator, functools.partial) else simulator
-    return {
-        "format": 2,
-        "random_state": seed,
-        "chunk_size": int(chunk_size),
-        "names": list(names),
-        "prior": prior.description,
-        "simulator": getattr(named, "__qualname__", type(named).__qualname__),
-    }
+def _refuse_widths(widths: set[int]) -> None:
+    if len(widths) > 1:
+        raise _ContractError(
+            f"the simulator returned rows of different lengths: {sorted(widths)}; y needs the same columns always"
+        )
 
+
+# Rounds --------------------------------------------------------------------------------------------------------------
 
 # The box of the draws, wider by this share of its width on either side: five standard deviations of a normal posterior.
 MARGIN = 0.25
@@ -287,7 +299,6 @@ def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Bounds:
     """Return the box around finite posterior draws, with a margin, cut to the prior's bounds.
 
     Example:
-        >>> from isr.posterior.priors import parse_prior
         >>> draws = np.array([[0.25, 5.0], [0.75, 6.0]])
         >>> print(box_around(draws, parse_prior({"a": (0, 1), "b": (5, 9)})))
         [0.125, 0.875] x [5, 6.25]
@@ -306,22 +317,14 @@ def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Bounds:
     return Bounds(tuple(low.tolist()), tuple(high.tolist()))
 
 
-def hardly_shrinks(before: Bounds, after: Bounds) -> bool:
-    """Return whether the box ``after`` is nearly as wide as ``before`` in every variable."""
-    return bool(np.all(after.widths > SETTLED * before.widths))
+def joined(parts: list[Simulations], prior: Prior, box: Bounds | None = None) -> Simulations:
+    """Return all pairs of several rounds, those inside the box where there is one, as draws of ``prior``.
 
-
-def inside(simulated: Simulations, box: Bounds) -> Simulations:
-    """Return the pairs whose x lies in the box."""
-    kept = box.contains(simulated.x)
-    return Simulations(simulated.x[kept], simulated.y[kept], simulated.prior, simulated.failures)
-
-
-def joined(parts: list[Simulations], prior: Prior) -> Simulations:
-    """Return all pairs of several rounds as draws of ``prior``, with all failures."""
-    return Simulations(
-        np.concatenate([part.x for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        prior,
-        pd.concat([part.failures for part in parts], ignore_index=True),
-    )
+    Example:
+        >>> done = simulate({"side": (1.0, 2.0)}, lambda x: x**2, 5)
+        >>> len(joined([done, done], done.prior, Bounds((1.0,), (2.0,))).x)
+        10
+    """
+    x, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "y"))
+    kept = slice(None) if box is None else box.contains(x)
+    return Simulations(x[kept], y[kept], prior, pd.concat([p.failures for p in parts], ignore_index=True))

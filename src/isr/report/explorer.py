@@ -17,7 +17,6 @@ from isr.bijections.affine import Inverted, Spread, Standardise
 from isr.bijections.flow import Flow
 from isr.equations import Expressions
 from isr.posterior.maximum import bounds_of, reach, slack
-from isr.posterior.outliers import TrainingRecord
 from isr.report.gather import ReportData
 
 # Shorter texts stay readable in the page's source.
@@ -51,10 +50,10 @@ def rounded(values: np.ndarray, digits: int = 6) -> list[Any]:
     return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in array]
 
 
+EXPORTED = r"^export (?=const |function |class )"
 N_DRAWS = 5000
 N_TYPICAL = 2000
 MOST_ROWS = 200
-SCENES = ("kinematics",)
 # The arm of `isr.problems.kinematics`, which this layer may not import; a test compares them.
 ARM_LENGTHS = (0.5, 0.5, 1.0)
 ARM_TARGET = (0.0, 1.5)
@@ -65,7 +64,7 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
     """Return the explorer's data: a posterior where the model reads an observation, else samples and latents."""
     y_rows = _typical_y(data, flow)
     x_rows = _typical_x(data, flow, y_rows)
-    scene = scene_of(data, expressions)
+    scene = scene_of(expressions)
     payload = {
         "kind": "samples" if y_rows is None else "posterior",
         "n": N_DRAWS,
@@ -78,13 +77,25 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
             "radius": reach(flow.bijection.dim),
             "slack": slack(flow.bijection.dim),
         },
-        "source": packed(as_script(expressions.code("javascript"))),
+        # An ES module as a plain script, which every browser takes as a worker.
+        "source": packed(re.sub(EXPORTED, "", expressions.code("javascript"), flags=re.MULTILINE)),
         "scene": scene,
-        "training": None if data.training is None else _record(data.training),
+        "training": None
+        if data.training is None
+        else {
+            **{
+                n: rounded(getattr(data.training, n), 12)
+                for n in ("shift", "scale", "low", "high", "directions")
+            },
+            "residualScale": float(data.training.residual_scale),
+            "references": rounded(data.training.references, 7),
+            "largest": rounded(data.training.scores.max(axis=0), 9),
+        },
         "rows": None,
     }
     if y_rows is not None:
-        start = data.y_star or (_arm_target(scene) if scene else _middle_row(y_rows))
+        target = scene and [ARM_TARGET[scene["y"].index(column)] for column in (0, 1)]
+        start = data.y_star or target or middle_row(y_rows)
         for variable, value in zip(payload["y"], start, strict=True):
             variable["value"] = float(value)
             variable["low"], variable["high"] = min(variable["low"], value), max(variable["high"], value)
@@ -96,39 +107,12 @@ def explorer_payload(data: ReportData, flow: Flow, expressions: Expressions) -> 
     return payload
 
 
-def scene_of(data: ReportData, expressions: Expressions) -> dict[str, Any] | None:
-    """Return the scene to draw: the one asked for, or the arm where the names are those of the arm."""
-    if data.scene is not None and data.scene not in SCENES:
-        raise ValueError(f"unknown scene {data.scene!r}; known: {', '.join(SCENES)}")
+def scene_of(expressions: Expressions) -> dict[str, Any] | None:
+    """Return the arm to draw where the names are those of the arm."""
     x, y = list(expressions.x_names), list(expressions.y_names)
-    named = sorted(x) == sorted(ARM_X) and sorted(y) == sorted(ARM_Y)
-    if data.scene is None and not named:
+    if (sorted(x), sorted(y)) != (sorted(ARM_X), sorted(ARM_Y)):
         return None
-    if (len(x), len(y)) != (4, 2):
-        raise ValueError(
-            f"the scene 'kinematics' needs 4 parameters and 2 observations, this model has {len(x)} and {len(y)}"
-        )
-    return {
-        "lengths": list(ARM_LENGTHS),
-        "x": [x.index(n) for n in ARM_X] if named else [0, 1, 2, 3],
-        "y": [y.index(n) for n in ARM_Y] if named else [0, 1],
-    }
-
-
-def as_script(module: str) -> str:
-    """Return an ES module as a plain script, which every browser takes as a worker."""
-    return re.sub(r"^export (?=const |function |class )", "", module, flags=re.MULTILINE)
-
-
-def _record(training: TrainingRecord) -> dict[str, Any]:
-    """What the page needs to compare an observation with those of training."""
-    names = ("shift", "scale", "low", "high", "directions")
-    return {
-        **{name: rounded(getattr(training, name), 12) for name in names},
-        "residualScale": float(training.residual_scale),
-        "references": rounded(training.references, 7),
-        "largest": rounded(training.scores.max(axis=0), 9),
-    }
+    return {"lengths": list(ARM_LENGTHS), "x": [x.index(n) for n in ARM_X], "y": [y.index(n) for n in ARM_Y]}
 
 
 def _typical_y(data: ReportData, flow: Flow) -> np.ndarray | None:
@@ -156,23 +140,17 @@ def _typical_x(data: ReportData, flow: Flow, y_rows: np.ndarray | None) -> np.nd
 
 def _location_of_y(flow: Flow) -> tuple[np.ndarray, np.ndarray]:
     """Centre and spread of y, as far as the model was scaled to them."""
-    last = flow.steps[-1]
-    fixed: Any = None
-    if flow.condition_map is not None:
-        fixed = flow.condition_map.standardise
-    elif isinstance(last, Inverted) and isinstance(last.bijection, Standardise):
+    last, n = flow.steps[-1], flow.condition_dim
+    fixed: Any = None if flow.condition_map is None else flow.condition_map.standardise
+    if fixed is None and isinstance(last, Inverted) and isinstance(last.bijection, Standardise):
         fixed = last.bijection
-    n = flow.condition_dim
+    if fixed is None:
+        return np.zeros(n), np.ones(n)
     if isinstance(fixed, Spread):
-        low, middle, high = (
-            np.asarray(fixed.inverse_and_log_det(np.full(n, z))[0]) for z in (-1.0, 0.0, 1.0)
-        )
+        ends = (np.asarray(fixed.inverse_and_log_det(np.full(n, z))[0]) for z in (-1.0, 0.0, 1.0))
+        low, middle, high = ends
         return middle, (high - low) / 2
-    return (
-        (np.zeros(n), np.ones(n))
-        if fixed is None
-        else (np.asarray(fixed.shift[:n]), np.asarray(fixed.scale[:n]))
-    )
+    return np.asarray(fixed.shift[:n]), np.asarray(fixed.scale[:n])
 
 
 def _variables(names: Sequence[str], units: Any, rows: np.ndarray) -> list[dict[str, Any]]:
@@ -184,12 +162,8 @@ def _variables(names: Sequence[str], units: Any, rows: np.ndarray) -> list[dict[
     ]
 
 
-def _middle_row(rows: np.ndarray) -> tuple[float, ...]:
+def middle_row(rows: np.ndarray) -> tuple[float, ...]:
     """The row nearest the middle: a typical observation, where the middle itself may be impossible."""
     spread = rows.std(axis=0)
     distance = np.sum(((rows - np.median(rows, axis=0)) / np.where(spread > 0, spread, 1.0)) ** 2, axis=1)
     return tuple(rows[int(np.argmin(distance))].tolist())
-
-
-def _arm_target(scene: dict[str, Any]) -> tuple[float, ...]:
-    return tuple(ARM_TARGET[scene["y"].index(column)] for column in (0, 1))

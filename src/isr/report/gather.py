@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -27,9 +26,6 @@ from isr.posterior.calibration import Calibration
 from isr.posterior.outliers import TrainingRecord
 from isr.storage import Bundle, load
 from isr.tables.arrays import without_times
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,6 @@ class ReportData:
         calibration: Results of calibration checks.
         checks: What `isr.check` found.
         provenance: Where the model comes from, shown as it is.
-        scene: ``"kinematics"`` draws the arm of `isr.problems.kinematics`.
         y_star: The observation the explorer starts with.
         training: What the training observations were like; the explorer warns where an observation is not.
         laws: What an `Inversion` found, text under a heading each, shown first.
@@ -67,7 +62,6 @@ class ReportData:
     calibration: Calibration | None = None
     checks: CheckResult | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
-    scene: str | None = None
     y_star: tuple[float, ...] | None = None
     training: TrainingRecord | None = None
     laws: tuple[tuple[str, str], ...] = ()
@@ -87,7 +81,6 @@ def gather(
     calibration: Calibration | None = None,
     checks: CheckResult | bool = True,
     provenance: Mapping[str, Any] | None = None,
-    scene: str | None = None,
     y_star: Sequence[float] | None = None,
     laws: Sequence[tuple[str, str]] = (),
 ) -> ReportData:
@@ -101,7 +94,6 @@ def gather(
         calibration: Results of calibration checks; see `Calibration.of`.
         checks: What `isr.check` found; True runs it now, False leaves it out.
         provenance: Further entries, such as ``{"command": "isr fit data.csv"}``.
-        scene: ``"kinematics"`` draws the planar arm; models with the arm's names have it without asking.
         y_star: The observation the explorer starts with.
         laws: Headings and texts to show first, such as ``Bundle.sections`` of an `Inversion`.
 
@@ -111,16 +103,18 @@ def gather(
         >>> data.title, data.bundle.x_names, data.provenance["rows of data"]
         ('Depths', ('x1',), '2')
     """
-    bundle = _bundle(model).named()
+    if isinstance(model, str | os.PathLike):
+        model = load(Path(model))
+    bundle = Bundle.of(model, "report on").named()
     flow = bundle.model if isinstance(bundle.model, Flow) else None
     followed = None
     if isinstance(bundle.model, SavedMotion):
         data, followed = None, data and bundle.model.followed(*data)
-    x, y = _rows(data, bundle.x_names, bundle.y_names)
-    _refuse_misfits(flow, x, y, y_star)
-    x, y = _finite(x, y)
-    if checks is True:
-        checks = _checked(flow, x, y) if flow is not None else False
+    x, y = _finite(flow, *_rows(data, bundle.x_names, bundle.y_names), y_star)
+    if checks is True and flow is not None:
+        known = x is not None and (flow.condition_map is None or y is not None)
+        rows = {"rows": x[:1000], "y": None if y is None else y[:1000]} if known else {}
+        checks = check(flow, extract(flow), **rows)
     return ReportData(
         bundle=bundle,
         title=title or bundle.title,
@@ -129,27 +123,12 @@ def gather(
         samples=_samples(flow, x, y),
         predicted=bundle.predict(x) if flow is None and x is not None and y is not None else None,
         calibration=calibration,
-        checks=checks or None,
+        checks=None if isinstance(checks, bool) else checks,
         provenance=_provenance(bundle, x, y, provenance or {}),
-        scene=scene,
         y_star=None if y_star is None else tuple(float(v) for v in y_star),
         training=_training(bundle, flow, y),
         laws=tuple(laws),
         trajectories=followed,
-    )
-
-
-def _bundle(model: Any) -> Bundle:
-    if isinstance(model, Bundle):
-        return model
-    if isinstance(model, str | os.PathLike):
-        return load(Path(model))
-    if hasattr(model, "to_bundle"):
-        return model.to_bundle()
-    if isinstance(model, eqx.Module):
-        return Bundle(model, kind=type(model).__name__)
-    raise TypeError(
-        f"cannot report on a {type(model).__name__}; give a fitted estimator, a saved model or its path, or a flow"
     )
 
 
@@ -173,33 +152,22 @@ def _table(values: Any) -> np.ndarray:
     return array.reshape(-1, 1) if array.ndim == 1 else array
 
 
-def _finite(x: np.ndarray | None, y: np.ndarray | None) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The rows without those that hold an infinity or no number, which no figure can show."""
-    tables = [t for t in (x, y) if t is not None]
-    if not tables:
-        return x, y
-    kept = np.all([np.isfinite(t).all(axis=1) for t in tables], axis=0)
-    return (None if x is None else x[kept]), (None if y is None else y[kept])
-
-
-def _refuse_misfits(flow: Flow | None, x: Any, y: Any, y_star: Any) -> None:
+def _finite(flow: Flow | None, x: Any, y: Any, y_star: Any) -> tuple[Any, Any]:
+    """The rows, known to fit the model, without those of infinities or no numbers, which no figure can show."""
     if x is not None and y is not None and len(x) != len(y):
         raise ValueError(f"x has {len(x)} rows and y has {len(y)}; they must be pairs")
-    if flow is None:
-        return
-    for what, rows, width in (("x", x, flow.dim), ("y", y, flow.condition_dim)):
-        if rows is not None and rows.shape[1] != width:
+    for what, rows in (("x", x), ("y", y)):
+        width = flow and {"x": flow.dim, "y": flow.condition_dim}[what]
+        if flow is not None and rows is not None and rows.shape[1] != width:
             raise ValueError(
                 f"the model has {width} variables in {what}, but the data have {rows.shape[1]} columns there"
             )
-    if y_star is not None and len(y_star) != flow.condition_dim:
+    if flow is not None and y_star is not None and len(y_star) != flow.condition_dim:
         raise ValueError(f"y_star must have {flow.condition_dim} entries, got {len(y_star)}")
-
-
-def _checked(flow: Flow, x: np.ndarray | None, y: np.ndarray | None) -> CheckResult:
-    if x is None or (flow.condition_map is not None and y is None):
-        return check(flow, extract(flow))
-    return check(flow, extract(flow), rows=x[:1000], y=None if y is None else y[:1000])
+    tables = [t for t in (x, y) if t is not None]
+    kept = np.all([np.isfinite(t).all(axis=1) for t in tables], axis=0)
+    x, y = (None if t is None else t[kept] for t in (x, y))
+    return x, y
 
 
 def _samples(flow: Flow | None, x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
@@ -230,18 +198,17 @@ def _provenance(
         "written": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "made by": bundle.kind,
     }
-    shown_elsewhere = ("front", "history", "status", "equations")
-    entries |= {n: v for n, v in bundle.metadata.items() if n not in shown_elsewhere and _is_short(v)}
+    for name, value in bundle.metadata.items():
+        parts = value if isinstance(value, tuple | list | np.ndarray) else [value]
+        plain = all(isinstance(part, str | int | float | np.number) for part in parts)
+        if (
+            plain
+            and len(str(value)) <= LONGEST_ENTRY
+            and name not in ("front", "history", "status", "equations")
+        ):
+            entries[name] = value
     if x is not None:
         rows = x.tobytes() + (b"" if y is None else y.tobytes())
         entries |= {"rows of data": f"{len(x):,}", "SHA-256 of the data": hashlib.sha256(rows).hexdigest()}
     texts = {str(name): str(value) for name, value in {**entries, **further}.items()}
     return {name: text for name, text in texts.items() if text not in ("", "()", "[]")}
-
-
-def _is_short(value: Any) -> bool:
-    several = value.tolist() if isinstance(value, np.ndarray) and value.ndim == 1 else value
-    plain = isinstance(value, str | int | float | bool) or (
-        isinstance(several, tuple | list) and all(isinstance(v, str | int | float | bool) for v in several)
-    )
-    return plain and len(str(value)) <= LONGEST_ENTRY

@@ -8,6 +8,7 @@ import hashlib
 import html
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,11 @@ from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
-from isr.equations.typeset import listings
+from isr.equations.typeset import MOST_TERMS, Listing, composed_listings, listings, n_terms
 from isr.formulas.front import Point
 from isr.inversion.law import Law
 from isr.inversion.record import SavedLaws
-from isr.report.equations import Equations, equations_of
-from isr.report.explorer import _middle_row, explorer_payload, packed, script_json
+from isr.report.explorer import explorer_payload, middle_row, packed, script_json
 from isr.report.figures import (
     Figure,
     calibration_figures,
@@ -94,6 +94,7 @@ def render(data: ReportData) -> str:
     sources = fitting(equations.sources, MOST_CODE - (_size(explorer["source"]) if explorer else 0))
     front = _front(bundle)
     drawn = (_labels(data, "x"), data.x, data.samples) if data.samples is not None else None
+    found = data.calibration
     context: dict[str, Any] = {
         "data": data,
         "status": bundle.metadata.get("status", ""),
@@ -110,7 +111,12 @@ def render(data: ReportData) -> str:
         "marginals": marginal_figures(*drawn) if drawn else [],
         "fits": _fits(data),
         "history": None if bundle.history is None else history_figure(bundle.history),
-        "calibration": _calibration(data),
+        "calibration": None
+        if found is None
+        else {
+            "figures": calibration_figures(found, bundle.x_names),
+            "tests": [] if found.tests is None else found.tests.to_dict("records"),
+        },
     }
     payload = {
         "sources": sources,
@@ -127,6 +133,41 @@ def render(data: ReportData) -> str:
         payload=script_json(payload),
         policy=_policy(script),
     )
+
+
+# Two columns of equations have room for so many characters each.
+HALF_WIDTH = 46
+
+
+@dataclass(frozen=True)
+class Equations:
+    """A model's equations as shown, and without intermediates; sources by name; errors of printed constants."""
+
+    listings: tuple[Listing, ...] = ()
+    composed: tuple[Listing, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    complexity: int | None = None
+    n_constants: int | None = None
+    errors: Mapping[float, float] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> int:
+        """How many listings fit side by side."""
+        return 2 if max((item.width for item in self.listings), default=0) <= HALF_WIDTH else 1
+
+
+def equations_of(expressions: Expressions, known: Mapping[float, float]) -> Equations:
+    """Return the equations of a model with sources to copy; ``known`` are standard errors of printed constants."""
+    sources = {"Python": expressions.code("python"), "C": expressions.code("c")}
+    if expressions.inverse is None:
+        sources = {"LaTeX": expressions.latex(errors=known), **sources}
+    elif n_terms(expressions.forward) <= MOST_TERMS:
+        both = "\n\n".join(f"% {way}\n{expressions.latex(way)}" for way in expressions.directions)
+        sources = {"LaTeX": f"{both}\n", **sources}
+    return Equations(
+        tuple(listings(expressions, known)), tuple(composed_listings(expressions)), sources, expressions.complexity,
+        expressions.n_constants, known,
+    )  # fmt: skip
 
 
 def fitting(texts: Mapping[str, str], room: int) -> dict[str, dict[str, str]]:
@@ -224,7 +265,7 @@ def _law(data: ReportData) -> dict[str, Any] | None:
         return None
     found = dict(bundle.sections)
     has_equations = _expressions(bundle) is not None
-    y = data.y_star or (None if data.y is None else _middle_row(data.y))
+    y = data.y_star or (None if data.y is None else middle_row(data.y))
     return {
         "verdict": found.pop("Verdict", ""),
         "lines": [] if has_equations else next(iter(found.values())).splitlines(),
@@ -353,11 +394,3 @@ def _fits(data: ReportData) -> list[Figure]:
             figures.append(fit_figure(name, observed[known], predicted[known]))
             figures += residual_figures(name, (observed - predicted)[known], x_names, data.x[known])
     return figures
-
-
-def _calibration(data: ReportData) -> dict[str, Any] | None:
-    found = data.calibration
-    if found is None:
-        return None
-    tests = [] if found.tests is None else found.tests.to_dict("records")
-    return {"figures": calibration_figures(found, data.bundle.x_names), "tests": tests}

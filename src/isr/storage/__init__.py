@@ -12,11 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-
 from isr.storage.bundle import Bundle, ModelFileError
-from isr.storage.layout import from_bytes, to_bytes
-from isr.storage.structure import SCHEMA
+from isr.storage.layout import SCHEMA, from_bytes, to_bytes
 from isr.tables.whole_files import write_whole
 
 __all__ = ["SCHEMA", "Bundle", "ModelFileError", "from_bytes", "load", "save", "to_bytes"]
@@ -45,14 +42,7 @@ def save(
         >>> saved.metadata["seed"], saved.sample(3).shape
         (0, (3, 2))
     """
-    if isinstance(model, Bundle):
-        bundle = model
-    elif hasattr(model, "to_bundle"):
-        bundle = model.to_bundle()
-    elif isinstance(model, eqx.Module):
-        bundle = Bundle(model, kind=type(model).__name__.lower())
-    else:
-        raise TypeError(f"cannot save a {type(model).__name__}; give a flow, a fitted estimator or a Bundle")
+    bundle = Bundle.of(model)
     if metadata:
         bundle = dataclasses.replace(bundle, metadata={**bundle.metadata, **metadata})
     target = Path(path)

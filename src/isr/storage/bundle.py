@@ -91,6 +91,19 @@ class Bundle:
         if unknown:
             raise ValueError(f"units name {unknown}, which are no variables; known: {list(names)}")
 
+    @classmethod
+    def of(cls, model: Any, purpose: str = "save") -> Bundle:
+        """Return the bundle of a fitted estimator, of a flow or another module, or of a bundle itself."""
+        if isinstance(model, Bundle):
+            return model
+        if hasattr(model, "to_bundle"):
+            return model.to_bundle()
+        if isinstance(model, eqx.Module):
+            return cls(model, kind=type(model).__name__.lower())
+        raise TypeError(
+            f"cannot {purpose} a {type(model).__name__}; give a flow, a fitted estimator or a Bundle"
+        )
+
     def named(self) -> Bundle:
         """Return the same model with a name for every variable, x1, x2, … where it had none."""
         n_x, n_y = (n or 0 for n in self._widths)
@@ -175,26 +188,23 @@ class Bundle:
     @property
     def errors(self) -> np.ndarray | None:
         """Standard error of each learned number of the model, NaN where it has none; None where the file has none."""
-        errors = self._constants.get("errors")
+        errors = self._known("constants").get("errors")
         return errors if isinstance(errors, np.ndarray) else None
 
     @property
     def labels(self) -> dict[int, str]:
         """Learned numbers that were set to simple values, by index."""
-        return {int(index): str(label) for index, label in self._constants.get("labels", {}).items()}
+        return {int(index): str(label) for index, label in self._known("constants").get("labels", {}).items()}
 
-    @property
-    def _constants(self) -> Mapping[str, Any]:
-        known = self.metadata.get("constants")
+    def _known(self, name: str) -> Mapping[str, Any]:
+        known = self.metadata.get(name)
         return known if isinstance(known, Mapping) else {}
 
     def _frame(self, name: str) -> pd.DataFrame | None:
-        columns = self.metadata.get(name)
-        if not isinstance(columns, Mapping):
-            return None
+        columns = self._known(name)
         order = sorted(columns, key=lambda c: _ORDER.index(c) if c in _ORDER else len(_ORDER))
         try:
-            return pd.DataFrame({c: columns[c] for c in order})
+            return pd.DataFrame({c: columns[c] for c in order}) if columns else None
         except ValueError:  # columns of different lengths
             return None
 
@@ -263,7 +273,7 @@ class Bundle:
         return [("Verdict", verdict), *self.model.sections(self.named().x_names)]
 
     @cached_property
-    def _known_laws(self) -> Any:
+    def _read_laws(self) -> Any:
         return self._laws.read(self.named().x_names)
 
     def require(self, ability: str) -> None:
@@ -289,19 +299,13 @@ class Bundle:
             return self._laws.posterior(
                 read_observations(y_star, known.columns("y")), known.x_names, known.y_names, units=self.units,
                 prior=prior, simulator=simulator, extent=self.metadata.get("extent"),
-                known=self._known_laws if prior is None else None,
+                known=None if prior is not None else self._read_laws,
             )  # fmt: skip
         return Posterior(
-            self.flow,
-            y_star,
-            x_names=self.x_names or None,
-            y_names=self.y_names or None,
-            units=self.units,
-            training=self.metadata.get("training"),
-            extent=self.metadata.get("extent"),
-            prior=prior,
+            self.flow, y_star, x_names=self.x_names or None, y_names=self.y_names or None, units=self.units,
+            training=self.metadata.get("training"), extent=self.metadata.get("extent"), prior=prior,
             simulator=simulator,
-        )
+        )  # fmt: skip
 
     def predict(self, x: Any, *given: Any) -> np.ndarray:
         """Return y for rows of x, a column per output: the surrogate of an `ISR`, or the formulas of a regressor.
@@ -331,11 +335,10 @@ class Bundle:
         self.require("posterior")
         if self._laws is not None:
             return np.stack([self.posterior(row)._draw(n, seed + i)[0] for i, row in enumerate(y)])
-        known = self.metadata.get("training")
-        if isinstance(known, Mapping):
+        if self._known("training"):
             from isr.posterior.outliers import TrainingRecord, warn_if_unlike
 
-            warn_if_unlike(TrainingRecord.from_dict(known), y, self.columns("y").names)
+            warn_if_unlike(TrainingRecord.from_dict(self._known("training")), y, self.columns("y").names)
         return self.sample(len(y) * n, np.repeat(y, n, axis=0), seed=seed).reshape(len(y), n, -1)
 
     def score_samples(

@@ -1,38 +1,205 @@
 """The layout of a file: a safetensors header with the structure as JSON, its checksum first, then the arrays.
 
-A file asks of the process that loads it primitives of the same meaning, and arrays that fit each other.
+The structure is nested modules, tuples and numbers; arrays stand apart. Only the classes listed here are ever built,
+and a file asks of the process that loads it primitives of the same meaning, and arrays that fit each other. A file
+tells its schema. Whoever renames a class or changes its fields adds 1 to `SCHEMA` (once between two releases) and a
+line to `CHANGES`; files written before then load as if they had been written today.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
-from typing import Any
+import math
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from types import UnionType
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
+from jaxtyping import AbstractArray
 
 from isr import __version__
-from isr.bijections.coupling import Coupling
+from isr.bijections.coupling import TRANSFORMERS, Affine, Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas, check_tree
 from isr.bijections.networks import EQL
-from isr.bijections.parameters import cast
+from isr.bijections.parameters import cast, on_device
 from isr.bijections.primitives import PRIMITIVES
 from isr.storage.bundle import REMEDY, Bundle, ModelFileError
-from isr.storage.structure import SCHEMA, Source, decode, encode, refuse_wrong_fields
+
+Fields = dict[str, Any]
+
+SCHEMA = 3
+"""Version of what a file holds; a file with a higher one is refused."""
+
+CHANGES: dict[int, dict[str, Callable[[Fields], tuple[str, Fields]]]] = {
+    2: {"Coupling": lambda old: ("Coupling", {"transformer": Affine(old.pop("clamp")), **old})},
+    3: {"Polar": lambda old: ("Polar", {"cut": None, "plain": False, **old})},
+}
+"""By the schema that brought them: for each class that changed, its new name and fields from the old fields.
+
+Fields hold finished parts, so a change may build modules of them.
+"""
+
+_LISTED = {
+    "isr.bijections.affine": "Bounded Inverted Linear Permutation Shift Spread Standardise",
+    "isr.bijections.bijection": "Chain",
+    "isr.bijections.charts": "Polar Spiral Split",
+    "isr.bijections.coupling": "ConditionMap Coupling",
+    "isr.bijections.flow": "Ensemble Flow",
+    "isr.bijections.formula": "Formulas Triangular",
+    "isr.bijections.mixtures": "Mixture",
+    "isr.bijections.networks": "EQL MLP",
+    "isr.bijections.shapes": "Edges Shapes SinhArcsinh Tails",
+    "isr.inversion.record": "SavedLaws",
+    "isr.motion.record": "SavedMotion",
+}
+CLASSES = {name: module for module, names in _LISTED.items() for name in names.split()}
+"""Every class a file may hold, and where it lives. A new kind of bijection joins by a word."""
+
+_DEEPEST = 150
+_DTYPES = ("float64", "float32", "int64", "int32", "bool")
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-def primitives_of(tree: Any) -> set[str]:
-    """Return the names of the primitives that models compute with."""
-    used = {name for network in _parts(tree, EQL) for name, _ in network.library}
-    return used | {
-        name for part in _parts(tree, Formulas) for formula in part.trees for name in _calls(formula)
-    }
+def encode(value: Any, tensors: dict[str, np.ndarray], where: str, depth: int = 0) -> Any:
+    """Return plain data, arrays and modules as JSON-able data, the arrays put into ``tensors``."""
+    if depth > _DEEPEST:
+        raise ValueError(f"{where} is nested more than {_DEEPEST} levels deep, too deep to save")
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, jax.Array | np.ndarray):
+        array = np.asarray(value)
+        if array.dtype.name not in _DTYPES:
+            raise TypeError(f"cannot save {where}: arrays of {array.dtype}; known: {', '.join(_DTYPES)}")
+        name = f"{len(tensors):05d}"
+        tensors[name] = np.array(array, order="C")
+        return {"array": name, "shape": list(array.shape), "jax": isinstance(value, jax.Array)}
+
+    def inner(part: Any, label: object) -> Any:
+        return encode(part, tensors, f"{where}.{label}", depth + 1)
+
+    if isinstance(value, list):
+        return [inner(part, i) for i, part in enumerate(value)]
+    if isinstance(value, tuple):
+        return {"tuple": [inner(part, i) for i, part in enumerate(value)]}
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError(f"cannot save {where}: a mapping's keys must be text, got {list(value)!r}")
+        return {"dict": {key: inner(part, key) for key, part in value.items()}}
+    name = type(value).__name__
+    if isinstance(value, eqx.Module) and _class(name) is type(value):
+        parts = {f.name: inner(getattr(value, f.name), f.name) for f in dataclasses.fields(value)}
+        return {"class": name, "fields": parts}
+    raise TypeError(f"cannot save {where}: a {name} is no plain data and no class that a file may hold")
+
+
+class Source(NamedTuple):
+    """What the parts of a file are read with: its arrays by name, its schema, and the largest count it may declare."""
+
+    tensors: dict[str, np.ndarray]
+    schema: int
+    largest: int
+
+
+def decode(node: Any, source: Source, depth: int = 0) -> Any:
+    """Return what `encode` was given, brought up to date; arrays used are taken out of ``source.tensors``."""
+    if depth > _DEEPEST:
+        raise ModelFileError(f"it is nested more than {_DEEPEST} levels deep; {REMEDY}")
+    if node is None or isinstance(node, bool | int | float | str):
+        return node
+
+    def inner(part: Any) -> Any:
+        return decode(part, source, depth + 1)
+
+    if isinstance(node, list):
+        return [inner(part) for part in node]
+    if "float" in node:
+        return _NOT_FINITE[node["float"]]
+    if "array" in node:
+        array = source.tensors.pop(node["array"])
+        if list(array.shape) != node["shape"] or array.dtype.name not in _DTYPES:
+            raise ModelFileError(
+                f"array {node['array']} is {array.dtype}{array.shape}, not as described; {REMEDY}"
+            )
+        return on_device(array) if node["jax"] else array
+    if "tuple" in node:
+        return tuple(inner(part) for part in node["tuple"])
+    if "dict" in node:
+        return {key: inner(part) for key, part in node["dict"].items()}
+    fields = {name: inner(part) for name, part in node["fields"].items()}
+    return _built(node["class"], fields, source)
+
+
+def _built(name: str, fields: Fields, source: Source) -> eqx.Module:
+    for version in sorted(version for version in CHANGES if version > source.schema):
+        if name in CHANGES[version]:
+            name, fields = CHANGES[version][name](dict(fields))
+    cls = _class(name)
+    if cls is None:
+        raise ModelFileError(
+            f"it holds a {name!r}, which this isr {__version__} does not know; upgrade isr, or call "
+            "isr.register_transformer before loading if it is a transformer of your own"
+        )
+    known = {f.name for f in dataclasses.fields(cls)}
+    if set(fields) != known:
+        raise ModelFileError(
+            f"its {name} has the fields {sorted(fields)}, expected {sorted(known)}; {REMEDY}"
+        )
+    refuse_wrong_fields(cls, fields, source.largest)
+    return cls(**fields)
+
+
+def refuse_wrong_fields(cls: type, fields: Fields, largest: int) -> None:
+    """Raise unless each field is of the type its class declares, and counts are at most ``largest``."""
+    try:
+        hints = typing.get_type_hints(cls)
+    except NameError:  # a class of a user's own may name types that exist for a checker alone
+        return
+    for name, value in fields.items():
+        if name in hints and not _fits(value, hints[name], largest):
+            shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
+            raise ModelFileError(
+                f"the {name} of its {cls.__name__} is {shown}, not {getattr(hints[name], '__name__', hints[name])}"
+                f" (counts up to {largest}); {REMEDY}"
+            )
+
+
+def _fits(value: Any, hint: Any, largest: int) -> bool:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, UnionType):
+        return any(_fits(value, own, largest) for own in arguments)
+    if origin is tuple:
+        if not isinstance(value, tuple) or (arguments[-1] is not Ellipsis and len(arguments) != len(value)):
+            return False
+        each = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
+        return all(_fits(part, own, largest) for part, own in zip(value, each, strict=True))
+    if origin is Mapping:
+        return isinstance(value, dict) and all(_fits(part, arguments[1], largest) for part in value.values())
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(hint, type) and issubclass(hint, AbstractArray):
+        return isinstance(value, hint) or isinstance(jnp.asarray(value), hint)
+    kind = origin or hint
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _class(name: str) -> Any:
+    """The class of that name, or None; transformers may be a user's own."""
+    return getattr(import_module(CLASSES[name]), name) if name in CLASSES else TRANSFORMERS.get(name)
 
 
 def _parts(tree: Any, kind: type) -> list[Any]:
@@ -48,7 +215,7 @@ def _calls(formula: tuple[Any, ...]) -> Iterator[str]:
             yield from _calls(part)
 
 
-def probe(name: str) -> list[float]:
+def _probe(name: str) -> list[float]:
     """A primitive's values at fixed points: what tells whether a name still means the same function."""
     primitive = PRIMITIVES[name]
     if not primitive.arity:
@@ -58,7 +225,7 @@ def probe(name: str) -> list[float]:
         return np.asarray(primitive.apply(*map(jnp.asarray, points[: primitive.arity]))).tolist()
 
 
-def refuse_unknown_primitives(needed: Mapping[str, list[float]]) -> None:
+def _refuse_unknown_primitives(needed: Mapping[str, list[float]]) -> None:
     """Raise unless every primitive a file needs is known and gives the values it gave then."""
     missing = [name for name in needed if name not in PRIMITIVES]
     if missing:
@@ -67,7 +234,7 @@ def refuse_unknown_primitives(needed: Mapping[str, list[float]]) -> None:
             "call isr.register_primitive for each before loading"
         )
     for name, values in needed.items():
-        found = probe(name)
+        found = _probe(name)
         if len(found) != len(values) or not np.allclose(found, values, rtol=1e-9, atol=1e-12, equal_nan=True):
             raise ModelFileError(
                 f"the primitive {name!r} known here is not the function of that name it was saved with; "
@@ -75,14 +242,7 @@ def refuse_unknown_primitives(needed: Mapping[str, list[float]]) -> None:
             )
 
 
-def refuse_bad_formulas(tree: Any) -> None:
-    """Raise unless every formula in models is made of known operators, inputs and constants."""
-    for part in _parts(tree, Formulas):
-        for formula in part.trees:
-            check_tree(formula, part.n_inputs, len(part.constants))
-
-
-def refuse_unless_shapes_fit(model: Any) -> None:
+def _refuse_unless_shapes_fit(model: Any) -> None:
     """Raise unless the arrays of a model fit each other; nothing is computed, JAX only traces the shapes."""
     if hasattr(model, "to_law"):
         model.refuse_unreadable()
@@ -94,7 +254,17 @@ def refuse_unless_shapes_fit(model: Any) -> None:
             return jax.ShapeDtypeStruct((n,), jnp.float64)
 
         if isinstance(model, Flow):
-            _refuse_unless_subnetworks_fit(model)
+            # Tracing lets a width of one or none pass, because such arrays broadcast.
+            n_features = model.condition_map.n_features if model.condition_map is not None else 0
+            for part in (step for step in model.steps if isinstance(step, Coupling)):
+                halves = part.split, part.dim - part.split
+                for network, given, read in ((part.first, *halves), (part.second, *halves[::-1])):
+                    found = network.stack, network.n_inputs, network.n_outputs
+                    expected = len(part.transformer.names), read + n_features, given
+                    if found != expected:
+                        raise ModelFileError(
+                            f"a subnetwork has (stack, inputs, outputs) {found}, expected {expected}; {REMEDY}"
+                        )
             y = rows(model.condition_dim) if model.condition_dim else None
             latent, _ = jax.eval_shape(model.forward_one, rows(model.dim), y)
             x, _ = jax.eval_shape(model.inverse_one, rows(model.bijection.dim), y)
@@ -102,20 +272,6 @@ def refuse_unless_shapes_fit(model: Any) -> None:
                 raise ModelFileError(f"its arrays give {latent.shape} and {x.shape}; {REMEDY}")
         elif hasattr(model, "n_inputs"):
             jax.eval_shape(model, rows(model.n_inputs))
-
-
-def _refuse_unless_subnetworks_fit(flow: Flow) -> None:
-    """Tracing lets a width of one or none pass, because such arrays broadcast."""
-    n_features = flow.condition_map.n_features if flow.condition_map is not None else 0
-    for part in (step for step in flow.steps if isinstance(step, Coupling)):
-        halves = part.split, part.dim - part.split
-        for network, given, read in ((part.first, *halves), (part.second, *halves[::-1])):
-            found = network.stack, network.n_inputs, network.n_outputs
-            expected = len(part.transformer.names), read + n_features, given
-            if found != expected:
-                raise ModelFileError(
-                    f"a subnetwork has (stack, inputs, outputs) {found}, expected {expected}; {REMEDY}"
-                )
 
 
 # The file begins with 8 bytes of header length, then exactly this; the checksum's 64 digits follow.
@@ -138,11 +294,16 @@ def to_bytes(bundle: Bundle) -> bytes:
         <saved flow of depth>
     """
     tensors: dict[str, np.ndarray] = {}
+    models = bundle.model, bundle.others
+    used = {name for network in _parts(models, EQL) for name, _ in network.library}
+    used |= {name for part in _parts(models, Formulas) for tree in part.trees for name in _calls(tree)}
     content = {
         "schema": SCHEMA,
         "isr": __version__,
-        "primitives": {name: probe(name) for name in sorted(primitives_of((bundle.model, bundle.others)))},
-        "bundle": {f.name: encode(getattr(bundle, f.name), tensors, f.name) for f in fields(bundle)},
+        "primitives": {name: _probe(name) for name in sorted(used)},
+        "bundle": {
+            f.name: encode(getattr(bundle, f.name), tensors, f.name) for f in dataclasses.fields(bundle)
+        },
     }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     # The checksum stands first, where its place is known whatever else the file holds.
@@ -174,7 +335,7 @@ def from_bytes(data: bytes) -> Bundle:
                 f"it has schema version {schema}, written by isr {content.get('isr')}; this isr {__version__} "
                 f"reads up to {SCHEMA}; upgrade isr"
             )
-        refuse_unknown_primitives(content["primitives"])
+        _refuse_unknown_primitives(content["primitives"])
         tensors = safetensors.numpy.load(data)
         source = Source(tensors, schema, max(_FEWEST, len(data) // _BYTES_PER_COUNT))
         with jax.enable_x64(True):  # without it JAX would round doubles to singles
@@ -183,8 +344,10 @@ def from_bytes(data: bytes) -> Bundle:
         if tensors:
             raise ModelFileError(f"it holds {len(tensors)} arrays that belong to nothing; {REMEDY}")
         bundle = Bundle(**parts)
-        refuse_bad_formulas((bundle.model, bundle.others))
-        refuse_unless_shapes_fit(bundle.model)
+        for part in _parts((bundle.model, bundle.others), Formulas):
+            for tree in part.trees:
+                check_tree(tree, part.n_inputs, len(part.constants))
+        _refuse_unless_shapes_fit(bundle.model)
     except ModelFileError:
         raise
     except Exception as error:  # a file made to mislead may fail anywhere
@@ -198,9 +361,10 @@ def _checked_header(data: bytes) -> bytes:
         raise ModelFileError(f"the file is empty; {REMEDY}")
     length = int.from_bytes(data[:8], "little")
     if data[8 : _DIGITS.start] != _PREFIX:
-        raise ModelFileError(
-            f"it is not a model saved by isr, or its beginning is damaged{_guess(data)}; {REMEDY}"
-        )
+        guess = " (it is some other safetensors file)" if data[8:9] == b"{" else ""
+        if data[:1] == b"\x80" or data[:2] == b"PK":
+            guess = " (it looks like a pickle or a zip file, which isr never opens)"
+        raise ModelFileError(f"it is not a model saved by isr, or its beginning is damaged{guess}; {REMEDY}")
     if length > _LONGEST_HEADER or 8 + length > len(data) or _DIGITS.stop > len(data):
         raise ModelFileError(
             f"the file ends too early ({len(data)} bytes) or its length is damaged; {REMEDY}"
@@ -210,12 +374,6 @@ def _checked_header(data: bytes) -> bytes:
     if hashlib.sha256(undigested).hexdigest().encode() != data[_DIGITS]:
         raise ModelFileError(f"its checksum does not match: the file is damaged or cut short; {REMEDY}")
     return data[8 : 8 + length]
-
-
-def _guess(data: bytes) -> str:
-    if data[:1] == b"\x80" or data[:2] == b"PK":
-        return " (it looks like a pickle or a zip file, which isr never opens)"
-    return " (it is some other safetensors file)" if data[8:9] == b"{" else ""
 
 
 def _refuse_constant(text: str) -> None:

@@ -27,11 +27,30 @@ def take_apart(rows: Any, *, what: str) -> RawColumns:
     if pandas is not None and isinstance(rows, pandas.Series):
         rows = rows.to_frame(name=0 if rows.name is None else rows.name)
     if pandas is not None and isinstance(rows, pandas.DataFrame):
+        other = [label for label in rows.columns if not isinstance(label, str)]
+        if 0 < len(other) < rows.shape[1]:
+            raise TypeError(
+                f"the columns of {what} must be named by text throughout or not at all, "
+                f"got {other[0]!r} of type {type(other[0]).__name__} among the names"
+            )
         arrays = [_from_pandas(rows.iloc[:, i], pandas) for i in range(rows.shape[1])]
-        return RawColumns(arrays, _frame_names(list(rows.columns), what), len(rows))
-    array = _from_sequence(rows, what)
-    if array.ndim == 1:
-        array = array[:, None]
+        return RawColumns(arrays, None if other else check_names(rows.columns, what=what), len(rows))
+    if hasattr(rows, "toarray"):
+        raise TypeError(f"{what} is a sparse matrix; pass {what}.toarray()")
+    if isinstance(rows, str | bytes | dict | set):
+        raise TypeError(f"{what} must be an array, nested lists or a pandas frame, got {type(rows).__name__}")
+    if isinstance(rows, np.ma.MaskedArray):
+        rows = np.ma.filled(rows.astype(np.result_type(rows.dtype, np.float64)), np.nan)
+    try:
+        array = np.asarray(rows)
+    except ValueError:
+        raise ValueError(
+            f"the rows of {what} differ in length; every row needs one value per column"
+        ) from None
+    if array.dtype.kind in "US" and not isinstance(rows, np.ndarray):
+        # NumPy made text of a mixture; go back, so that the error names the column that holds the text.
+        array = np.asarray(rows, dtype=object)
+    array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2:
         raise ValueError(
             f"{what} must have rows and columns, got {array.ndim} dimensions (shape {array.shape}); "
@@ -40,30 +59,39 @@ def take_apart(rows: Any, *, what: str) -> RawColumns:
     return RawColumns(list(array.T), None, len(array))
 
 
+def _from_pandas(series: Any, pandas: Any) -> np.ndarray:
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        # Categories may look like numbers, but their order and distance mean nothing.
+        return np.asarray(series.astype(str), dtype=np.str_)
+    is_numeric = pandas.api.types.is_numeric_dtype(series.dtype)
+    if is_numeric and not pandas.api.types.is_complex_dtype(series.dtype):
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    return series.to_numpy()
+
+
 def to_numbers(array: np.ndarray, *, name: str, what: str) -> np.ndarray:
     """Return the raw column ``name`` of the table ``what`` as float64, or complex128 when it is complex."""
     if array.dtype.kind in "biufc":
         return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-    if array.dtype.kind == "O":
-        return np.array([_to_number(value, row, name, what) for row, value in enumerate(array)])
     refuse_times(array, name=name, what=what)
     kind = {"U": "text", "S": "bytes"}.get(array.dtype.kind, str(array.dtype))
+    if array.dtype.kind != "O":
+        found = f"its type is {kind}, first value {array[0].item()!r}"
+    else:
+        numbers = np.empty(len(array))
+        for row, value in enumerate(array):
+            try:
+                if isinstance(value, str | bytes):
+                    raise TypeError
+                numbers[row] = float(value)
+            except (TypeError, ValueError):
+                found = f"row {row} holds {value!r} of type {type(value).__name__}"
+                break
+        else:
+            return numbers
     raise TypeError(
-        f"column {name!r} of {what} is not numeric: its type is {kind}, first value {array[0].item()!r}; "
-        "convert it to numbers or leave it out"
+        f"column {name!r} of {what} is not numeric: {found}; convert it to numbers or leave it out"
     )
-
-
-def _to_number(value: Any, row: int, name: str, what: str) -> float:
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"column {name!r} of {what} is not numeric: row {row} holds {value!r} of type {type(value).__name__}; "
-            "convert it to numbers or leave it out"
-        ) from None
 
 
 def refuse_times(column: Any, *, name: str, what: str) -> None:
@@ -89,47 +117,6 @@ def not_a_time(kind: object, *, name: str, what: str) -> TypeError:
         f"column {name!r} of {what} holds dates or times ({kind}), not numbers; convert it to numbers, such as days "
         "since the first row (column - column.min()) / pandas.Timedelta('1D'), or leave it out"
     )
-
-
-def _from_pandas(series: Any, pandas: Any) -> np.ndarray:
-    if isinstance(series.dtype, pandas.CategoricalDtype):
-        # Categories may look like numbers, but their order and distance mean nothing.
-        return np.asarray(series.astype(str), dtype=np.str_)
-    is_numeric = pandas.api.types.is_numeric_dtype(series.dtype)
-    if is_numeric and not pandas.api.types.is_complex_dtype(series.dtype):
-        return series.to_numpy(dtype=np.float64, na_value=np.nan)
-    return series.to_numpy()
-
-
-def _frame_names(labels: list[Any], what: str) -> tuple[str, ...] | None:
-    other = [label for label in labels if not isinstance(label, str)]
-    if not other:
-        return check_names(labels, what=what)
-    if len(other) < len(labels):
-        raise TypeError(
-            f"the columns of {what} must be named by text throughout or not at all, "
-            f"got {other[0]!r} of type {type(other[0]).__name__} among the names"
-        )
-    return None
-
-
-def _from_sequence(rows: Any, what: str) -> np.ndarray:
-    if hasattr(rows, "toarray"):
-        raise TypeError(f"{what} is a sparse matrix; pass {what}.toarray()")
-    if isinstance(rows, np.ma.MaskedArray):
-        return np.ma.filled(rows.astype(np.result_type(rows.dtype, np.float64)), np.nan)
-    if isinstance(rows, str | bytes | dict | set):
-        raise TypeError(f"{what} must be an array, nested lists or a pandas frame, got {type(rows).__name__}")
-    try:
-        array = np.asarray(rows)
-    except ValueError:
-        raise ValueError(
-            f"the rows of {what} differ in length; every row needs one value per column"
-        ) from None
-    if array.dtype.kind in "US" and not isinstance(rows, np.ndarray):
-        # NumPy made text of a mixture; go back, so that the error names the column that holds the text.
-        return np.asarray(rows, dtype=object)
-    return array
 
 
 # Beyond these the squares of numbers, or their own digits, leave the range of doubles.
@@ -190,8 +177,16 @@ def degeneracies(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list
     constant = np.ptp(values, axis=0) <= 1e-12 * np.max(np.abs(values), axis=0, initial=0.0)
     some = values[:: -(-len(values) // MOST_ROWS)]
     n_levels = np.array([len(np.unique(column)) for column in some.T])
-    together = np.zeros(len(names), dtype=bool)
-    together[~constant] = _is_collinear(values[:, ~constant])
+    together = np.zeros(
+        len(names), dtype=bool
+    )  # which take part in a linear relation; with few rows nobody can tell
+    if 2 <= np.sum(~constant) < len(values):
+        varying = values[:, ~constant]
+        scaled = varying / np.max(
+            np.abs(varying), axis=0
+        )  # squares of large and tiny numbers leave the doubles
+        eigenvalues, vectors = np.linalg.eigh(np.corrcoef(scaled.T))
+        together[~constant] = np.any(np.abs(vectors[:, eigenvalues < LEAST_EIGENVALUE]) > 0.1, axis=1)
     ways = {
         "are constant": constant,
         "take few different values": ~constant & (n_levels <= min(MOST_LEVELS, len(some) // 20)),
@@ -250,15 +245,3 @@ def oddities(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str
                 "leave the row out"
             )
     return found
-
-
-def _is_collinear(values: np.ndarray) -> np.ndarray:
-    """Which columns take part in a linear relation; none where there are too few rows to tell."""
-    n_rows, n_columns = values.shape
-    if n_columns < 2 or n_rows <= n_columns:
-        return np.zeros(n_columns, dtype=bool)
-    scaled = values / np.max(
-        np.abs(values), axis=0
-    )  # squares of large and tiny numbers leave the range of doubles
-    eigenvalues, vectors = np.linalg.eigh(np.corrcoef(scaled.T))
-    return np.any(np.abs(vectors[:, eigenvalues < LEAST_EIGENVALUE]) > 0.1, axis=1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
+# Far more columns than a model can be fitted to, and few enough to be read in a moment.
 MOST_COLUMNS = 20_000
-"""Of a CSV file; far more than a model can be fitted to, and few enough to be read in a moment."""
+# Lines that are looked at to guess how a file is written.
+N_LOOKED_AT = 200
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
+_DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,10 @@ def from_cell(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Head:
-    """What the first lines of a file say: names and units of columns, and how many lines stand before the rows."""
+    """How a file is written, and what its first lines say: names and units of columns, lines before the rows."""
 
+    delimiter: str
+    decimal: str
     names: list[str]
     units: dict[str, str]
     n_lines: int
@@ -70,102 +77,98 @@ def read_text(path: Path, layout: Layout) -> pd.DataFrame:
     """Return the rows of a text file; guesses stand in ``frame.attrs["notes"]``, units in ``frame.attrs["units"]``."""
     import pandas as pd
 
-    known, head = _guessed(path, layout)
+    text, encoding = _decoded(path, layout.encoding)
+    head = _guessed(path, [line.rstrip("\r\n") for line in islice(_lines(text), N_LOOKED_AT)], layout)
+    spaces, rows = head.delimiter == " ", _lines(text, head.n_lines)
     try:
-        with warnings.catch_warnings(), path.open(encoding=known.encoding, newline="") as file:
+        with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields in rows than in the header
-            for _ in range(head.n_lines):
-                file.readline()
             frame = pd.read_csv(
-                file, sep=r"\s+" if known.delimiter == " " else known.delimiter, decimal=known.decimal or ".",
-                header=None, names=range(len(head.names)), index_col=False, skipinitialspace=True, low_memory=False,
+                rows, sep=r"\s+" if spaces else head.delimiter, decimal=head.decimal, header=None,
+                names=range(len(head.names)), index_col=False, skipinitialspace=True, low_memory=False,
                 na_values=list(layout.missing),
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        _refuse_ragged(path, known, head)
+        _refuse_ragged(path, text, head)
         raise ValueError(f"{path} cannot be read as a table: {error}") from None
-    except UnicodeError as error:
-        raise ValueError(
-            f"{path} is not text in {known.encoding} ({error}); pass --encoding with the one it has"
-        ) from None
     if len(frame) and frame.iloc[:, -1].isna().any():  # rows that are too short end in missing values
-        _refuse_ragged(path, known, head)
+        _refuse_ragged(path, text, head)
     frame.columns = head.names
-    counts = head.names[0] == "" and frame.shape[1] > 1 and _counts_rows(frame.iloc[:, 0])
+    first = frame.iloc[:, 0]
+    counts = (
+        head.names[0] == ""
+        and frame.shape[1] > 1
+        and first.dtype.kind == "i"
+        and first.diff()[1:].eq(1).all()
+    )
     if counts:  # as pandas writes it
         frame = frame.iloc[:, 1:]
     frame.columns = [name or f"column {i + 1}" for i, name in enumerate(frame.columns)]
-    n = head.n_comments
+    n, between = head.n_comments, SEPARATORS.get(head.delimiter, repr(head.delimiter))
     notes = {
-        f"{SEPARATORS.get(str(known.delimiter), repr(known.delimiter))} between values": known.delimiter
-        != ","
-        and layout.delimiter is None,
-        "commas before decimals": known.decimal == "," and layout.decimal is None,
-        f"text in {known.encoding}": known.encoding != "utf-8-sig" and layout.encoding is None,
+        f"{between} between values": head.delimiter != "," and layout.delimiter is None,
+        "commas before decimals": head.decimal == "," and layout.decimal is None,
+        f"text in {encoding}": encoding != "utf-8-sig" and layout.encoding is None,
         f"{n} line{'s' if n > 1 else ''} that begin{'' if n > 1 else 's'} with # left out": n > 0,
         f"units from line {head.n_lines}": bool(head.units),
         "the first column, which has no name and counts the rows, left out": counts,
     }
-    frame.attrs.update(
-        notes=[note for note, is_so in notes.items() if is_so],
-        units=head.units,
-        decimal=known.decimal,
-        delimiter=known.delimiter,
-    )
+    noted = [note for note, is_so in notes.items() if is_so]
+    frame.attrs.update(notes=noted, units=head.units, decimal=head.decimal, delimiter=head.delimiter)
     return frame
 
 
-# What is looked at of a file to guess how it is written.
-_HEAD = 65_536
-_DECIMAL_COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
-_DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
+def _lines(text: str, start: int = 0) -> io.StringIO:
+    """The lines of a text from one on, as a file."""
+    file = io.StringIO(text, newline="")
+    for _ in range(start):
+        file.readline()
+    return file
 
 
-def _guessed(path: Path, layout: Layout) -> tuple[Layout, _Head]:
-    """A layout with nothing left open: by the mark at the file's beginning, its first lines and first numbers."""
-    with path.open("rb") as file:
-        start = file.read(_HEAD)
-    encoding = layout.encoding or _encoding(path, start)
-    try:
-        lines = start.decode(encoding, errors="ignore").splitlines()
-    except LookupError:
-        raise ValueError(
-            f"there is no encoding {encoding!r}; such as utf-8, cp1252 or utf-16 are known"
-        ) from None
-    comments = [i for i, line in enumerate(lines) if line.startswith("#") and lines[0].startswith("#")]
-    comments = [i for at, i in enumerate(comments) if i == at]
-    at = next((i for i, line in enumerate(lines) if line.strip() and i >= len(comments)), len(lines))
+def _decoded(path: Path, encoding: str | None) -> tuple[str, str]:
+    """A file's text, and its encoding: as stated, by the mark at its beginning, else UTF-8 or that of Windows."""
+    raw = path.read_bytes()
+    marked = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for name in (encoding or "utf-16",) if encoding or marked else ("utf-8-sig", "cp1252"):
+        try:
+            return raw.decode(name), name
+        except LookupError:
+            raise ValueError(
+                f"there is no encoding {name!r}; such as utf-8, cp1252 or utf-16 are known"
+            ) from None
+        except UnicodeError as error:
+            why = f"{path} is not text in {name} ({error}); pass --encoding with the one it has"
+    raise ValueError(why)
+
+
+def _guessed(path: Path, lines: list[str], layout: Layout) -> _Head:
+    """What the first lines tell; what the layout states is not guessed."""
+    n_comments = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    at = next((i for i, line in enumerate(lines) if line.strip() and i >= n_comments), len(lines))
     first = lines[at] if at < len(lines) else ""
     while first.count('"') % 2 and at + 1 < len(lines):  # a name with a line end in it
         at, first = at + 1, f"{first} {lines[at + 1]}"
-    rest = lines[at + 1 : at + 200]
+    rest = lines[at + 1 :]
     delimiter = _delimiter(layout, first, rest)
-    if comments and _are_numbers(_fields(first, delimiter)):
+    if n_comments and _are_numbers(_fields(first, delimiter)):
         # NumPy writes the names behind a # too
-        first, rest, at = lines[comments[-1]].lstrip("# "), lines[at : at + 200], comments.pop()
+        n_comments, first, rest, at = (
+            n_comments - 1,
+            lines[n_comments - 1].lstrip("# "),
+            lines[at:],
+            n_comments - 1,
+        )
         delimiter = _delimiter(layout, first, rest)
     fields = [field for line in rest for field in _fields(line, delimiter)]
-    commas = delimiter != "," and any(map(_DECIMAL_COMMA.fullmatch, fields))
-    is_comma = commas and not any(map(_DECIMAL_POINT.fullmatch, fields))
+    is_comma = delimiter != "," and any(map(_DECIMAL_COMMA.fullmatch, fields))
+    is_comma = is_comma and not any(map(_DECIMAL_POINT.fullmatch, fields))
     decimal = layout.decimal or ("," if is_comma else ".")
-    known = replace(layout, delimiter=delimiter, encoding=encoding, decimal=decimal)
-    names = _names(path, known, at, len(lines) > at, first)
+    names = _names(path, first, delimiter)
     below = [[f.replace(decimal, ".") for f in _fields(line, delimiter)] for line in rest[:2]]
     has_units = len(below) == 2 and are_units(*below)
     units = {n: u.strip("[]()") for n, u in zip(names, below[0], strict=False) if u} if has_units else {}
-    return known, _Head(names, units, at + 1 + has_units, len(comments))
-
-
-def _encoding(path: Path, start: bytes) -> str:
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "utf-16"
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            while file.read(1 << 20):
-                pass
-    except UnicodeDecodeError:
-        return "cp1252"  # what spreadsheets of Western Windows write; names alone depend on it
-    return "utf-8-sig"
+    return _Head(delimiter, decimal, names, units, at + 1 + has_units, n_comments)
 
 
 def _delimiter(layout: Layout, first: str, rest: list[str]) -> str:
@@ -193,22 +196,19 @@ def _fields(line: str, delimiter: str) -> list[str]:
     return [field.strip() for field in fields]
 
 
-def _names(path: Path, layout: Layout, at: int, is_there: bool, first: str) -> list[str]:
+def _names(path: Path, first: str, delimiter: str) -> list[str]:
     """The names in the first line of a file, once they are known to be names."""
     if "\x00" in first:
         raise ValueError(f"{path} is a binary file, not text; give it the ending of what it is")
-    if is_there and len(first) > _HEAD // 4:  # the beginning of the file may not hold all of it
-        with path.open(encoding=layout.encoding, errors="ignore") as file:
-            first = next(islice(file, at, None), first)
-    n = first.count(str(layout.delimiter)) + 1
+    n = first.count(delimiter) + 1
     if n > MOST_COLUMNS:
         raise ValueError(
             f"{path} has {n:,} columns, more than {MOST_COLUMNS:,}; a row is one sample and a column one variable: "
             "perhaps it lies on its side"
         )
-    names = [from_cell(name) for name in _fields(first, str(layout.delimiter))]
-    if names and _are_numbers(names):
-        example = str(layout.delimiter).join(f"x{i + 1}" for i in range(min(len(names), 3)))
+    names = [from_cell(name) for name in _fields(first, delimiter)]
+    if _are_numbers(names):
+        example = delimiter.join(f"x{i + 1}" for i in range(min(len(names), 3)))
         raise ValueError(
             f"the first line of {path} holds numbers; it must hold the names of the columns: put a line such as "
             f"{example!r} before it"
@@ -229,25 +229,16 @@ def are_units(below: list[str], then: list[str]) -> bool:
     return no_numbers and any(is_text and _is_number(t) for is_text, t in zip(texts, then, strict=False))
 
 
-def _counts_rows(column: pd.Series) -> bool:
-    return column.dtype.kind == "i" and bool((column.diff().iloc[1:] == 1).all())
-
-
-def _refuse_ragged(path: Path, layout: Layout, head: _Head) -> None:
-    with path.open(encoding=layout.encoding, newline="") as file:
-        lines = islice(file, head.n_lines, None)
-        reader = (
-            map(str.split, lines)
-            if layout.delimiter == " "
-            else csv.reader(lines, delimiter=str(layout.delimiter))
-        )
-        for i, fields in enumerate(reader):
-            number = head.n_lines + (i + 1 if layout.delimiter == " " else reader.line_num)  # type: ignore[union-attr]
-            if fields and len(fields) != len(head.names):
-                raise ValueError(
-                    f"line {number} of {path} has {len(fields)} values, but the first line names {len(head.names)} "
-                    "columns; every row needs one value per column"
-                )
+def _refuse_ragged(path: Path, text: str, head: _Head) -> None:
+    rows = _lines(text, head.n_lines)
+    reader = csv.reader(rows, delimiter=head.delimiter)
+    for i, fields in enumerate(map(str.split, rows) if head.delimiter == " " else reader):
+        number = head.n_lines + (i + 1 if head.delimiter == " " else reader.line_num)
+        if fields and len(fields) != len(head.names):
+            raise ValueError(
+                f"line {number} of {path} has {len(fields)} values, but the first line names {len(head.names)} "
+                "columns; every row needs one value per column"
+            )
 
 
 def _are_numbers(texts: list[str]) -> bool:

@@ -155,10 +155,7 @@ def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | P
 
 
 # Numbers as people write them, by what stands before decimals: 1,234.50 and 1 234,50
-_GROUPED = {
-    ".": re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"),
-    ",": re.compile(r"[+-]?\d{1,3}([.\s]\d{3})+(,\d*)?"),
-}
+_GROUPED = {".": r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", ",": r"[+-]?\d{1,3}([.\s]\d{3})+(,\d*)?"}
 
 
 def _numbers(column: Any, name: str, source: str | Path, about: Mapping[str, Any]) -> np.ndarray:
@@ -181,18 +178,17 @@ def _numbers(column: Any, name: str, source: str | Path, about: Mapping[str, Any
 def _as_people_write(texts: Any, name: str, about: Mapping[str, Any]) -> np.ndarray | None:
     """Texts such as 1,234.50 or 12 % as numbers, with a warning; None where some are something else."""
     mark, delimiter = about.get("decimal", "."), about.get("delimiter", ",")
-    percent = texts.str.endswith("%").to_numpy()
+    percent = texts.str.endswith("%").all()
     plain = texts.str.removesuffix("%").str.strip()
-    grouped = plain.map(lambda text: bool(_GROUPED[mark].fullmatch(text))).to_numpy()
-    if not (percent.all() or (grouped.all() and (mark == "," or delimiter == ","))):
+    grouped = plain.str.fullmatch(_GROUPED[mark])
+    if not (percent or (grouped.all() and (mark == "," or delimiter == ","))):
         return None
-    if grouped.any():
-        plain = plain.where(~grouped, plain.str.replace(r"[.\s]" if mark == "," else ",", "", regex=True))
+    bare = plain.str.replace(r"[.\s]" if mark == "," else ",", "", regex=True)
     try:
-        numbers = plain.str.replace(mark, ".", regex=False).astype(float).to_numpy()
+        numbers = plain.where(~grouped, bare).str.replace(mark, ".", regex=False).astype(float).to_numpy()
     except ValueError:
         return None
-    how = "in percent" if percent.all() else "without the marks between thousands"
+    how = "in percent" if percent else "without the marks between thousands"
     warnings.warn(f"column {name!r} is read {how}: {texts.iloc[0]} is {numbers[0]:.12g}", stacklevel=2)
     return numbers
 
@@ -200,15 +196,14 @@ def _as_people_write(texts: Any, name: str, about: Mapping[str, Any]) -> np.ndar
 def _not_numeric(column: Any, name: str, source: str | Path, bad: np.ndarray) -> ValueError:
     """The error for a column with texts in it; it says what may be done about them."""
     row = int(np.flatnonzero(bad)[0])
+    given = str(column.iloc[row])
     if _are_dates(column):
         return ValueError(
-            f"column {name!r} of {source} holds dates or times such as {str(column.iloc[row])!r}, not numbers; leave "
-            "it out of --x and --y, or pass --dates to make days since the first one of it"
+            f"column {name!r} of {source} holds dates or times such as {given!r}, not numbers; leave it out of --x "
+            "and --y, or pass --dates to make days since the first one of it"
         )
-    given = str(column.iloc[row])
-    whole, comma, rest = given.strip().partition(",")
     remedy = "correct it, or leave the column out: --x and --y name the others"
-    if comma and whole.isdigit() and rest.isdigit():
+    if re.fullmatch(r"\d+,\d+", given.strip()):
         remedy = "pass --decimal , if commas stand before decimals"
     elif len(given) < 12 and column[bad].nunique() == 1:
         remedy = f"pass --missing {given} if it stands for no value, or {remedy}"
@@ -252,16 +247,13 @@ def _days(column: Any, since: str | None) -> tuple[Any, str]:
     """Days since a first one, the earliest of the column where none is given; and that one as text."""
     import pandas as pd
 
-    # 03.01.2024 is the third of January wherever points are written
-    day_first = column.dtype.kind not in "mM" and bool(column.astype(str).str.match(r"\s*\d+\.").any())
-    times = (
-        column if column.dtype.kind in "mM" else pd.to_datetime(column, format="mixed", dayfirst=day_first)
-    )
+    times = column
+    if column.dtype.kind not in "mM":
+        # 03.01.2024 is the third of January wherever points are written
+        day_first = bool(column.astype(str).str.match(r"\s*\d+\.").any())
+        times = pd.to_datetime(column, format="mixed", dayfirst=day_first)
     first = times.min() if since is None else type(times.min())(since)
     return (times - first) / pd.Timedelta("1D"), str(first)
-
-
-# Excel, Parquet and NumPy -----------------------------------------------------------------------------------------
 
 
 def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
@@ -325,7 +317,14 @@ def _read_npz(path: Path, layout: Layout) -> pd.DataFrame:
                     "it holds a single array without a name; save it with numpy.savez(path, x=array)"
                 )
             for name in archive.files:
-                columns |= _array_columns(archive[name], name)
+                array = archive[name]
+                if array.ndim not in (1, 2):
+                    raise ValueError(f"array {name!r} has {array.ndim} dimensions, expected one or two")
+                numbered = (
+                    {f"{name}{i + 1}": c for i, c in enumerate(array.T)} if array.ndim == 2 else {name: array}
+                )
+                for label, column in numbered.items():
+                    columns |= real_columns(column, label)
     except Exception as error:  # a damaged archive may fail anywhere
         raise ValueError(
             f"{path} cannot be read as a NumPy archive: {error or type(error).__name__}"
@@ -340,13 +339,6 @@ def _read_npz(path: Path, layout: Layout) -> pd.DataFrame:
 def _without_missing(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     numbers = [float(m) for m in layout.missing if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", m)]
     return frame.replace([*layout.missing, *numbers], np.nan) if layout.missing else frame
-
-
-def _array_columns(array: np.ndarray, name: str) -> dict[str, np.ndarray]:
-    if array.ndim not in (1, 2):
-        raise ValueError(f"array {name!r} has {array.ndim} dimensions, expected one or two")
-    columns = {name: array} if array.ndim == 1 else {f"{name}{i + 1}": c for i, c in enumerate(array.T)}
-    return {k: part for label, column in columns.items() for k, part in real_columns(column, label).items()}
 
 
 _READERS = {

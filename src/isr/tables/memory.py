@@ -9,8 +9,8 @@ import math
 import os
 from pathlib import Path
 
+# Of each number drawn, with what is needed on the way.
 BYTES_PER_DRAW = 64
-"""Of each number drawn, with what is needed on the way."""
 
 
 def memory_left() -> float:
@@ -18,24 +18,23 @@ def memory_left() -> float:
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
+        return min(free, address_space() - used)
     except (OSError, StopIteration, ValueError):  # not Linux
         pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
-        free = float(pages) * os.sysconf("SC_PAGE_SIZE") if pages > 0 else math.inf
-    return min(free, address_space()[1])
+        return float(pages) * os.sysconf("SC_PAGE_SIZE") if pages > 0 else math.inf
 
 
-def address_space() -> tuple[float, float]:
-    """Return the limit of this process's address space (``ulimit -v``), and how much of it is left, in bytes."""
+def address_space() -> float:
+    """Return the limit of this process's address space (``ulimit -v``) in bytes."""
     try:
         import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit == resource.RLIM_INFINITY:
-            return math.inf, math.inf
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        return float(limit), float(limit - pages * os.sysconf("SC_PAGE_SIZE"))
-    except (ImportError, OSError):  # Windows has no such limits, macOS does not tell what is used
-        return math.inf, math.inf
+    except ImportError:  # Windows
+        return math.inf
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return math.inf if limit == resource.RLIM_INFINITY else float(limit)
 
 
 def refuse_too_large(n_bytes: float, what: str, remedy: str) -> None:
@@ -56,7 +55,7 @@ def refuse_too_large(n_bytes: float, what: str, remedy: str) -> None:
 
 def refuse_small_address_space(n_bytes: float) -> None:
     """Raise where a limit of this process's address space would let XLA end it without a word."""
-    limit, _ = address_space()
+    limit = address_space()
     if limit < n_bytes:
         raise ValueError(
             f"this process may use {limit / 1e9:.1f} GB of address space (ulimit -v), and this needs about "

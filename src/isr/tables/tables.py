@@ -128,22 +128,28 @@ def read_table(
         ('y1_re', 'y1_im')
     """
     raw = take_apart(rows, what=what)
-    if not (raw.n_rows and raw.arrays):
-        raise ValueError(f"{what} is empty: it has {raw.n_rows} rows and {len(raw.arrays)} columns")
+    n = len(raw.arrays)
+    if not (raw.n_rows and n):
+        raise ValueError(f"{what} is empty: it has {raw.n_rows} rows and {n} columns")
     if raw.n_rows < min_rows:
         raise ValueError(f"{what} has {raw.n_rows} rows, too few: at least {min_rows} are needed")
     if like is not None:
         if not (names is None and units is None and bounds is None):
             raise TypeError("give either like, or names, units and bounds; like brings its own")
-        names = like.names if raw.names is None and len(raw.arrays) == len(like) else None
-    labels = _labels(raw.names, names, len(raw.arrays), what)
+        names = like.names if raw.names is None and n == len(like) else None
+    labels = _labels(raw.names, names, n, what)
     parts = {
         label: real_columns(to_numbers(array, name=label, what=what), label)
         for array, label in zip(raw.arrays, labels, strict=True)
     }
-    found = [name for part in parts.values() for name in part]
+    found = check_names([name for part in parts.values() for name in part], what=what)
     if like is None:
-        columns = _columns(found, _units_of_parts(units, parts), bounds, what)
+        known = dict(units or {})
+        for label, part in parts.items():
+            if label in known and label not in part:
+                known = {**dict.fromkeys(part, known.pop(label)), **known}
+        check_units(known, found, what=what)
+        columns = Columns(found, tuple(known.get(name) for name in found), parse_bounds(bounds, found))
     else:
         columns = like
         _check_width(found, like.names, what)
@@ -221,36 +227,15 @@ def real_columns(array: np.ndarray, label: str) -> dict[str, np.ndarray]:
     return {label: array}
 
 
-def _labels(
-    own: tuple[str, ...] | None, given: Iterable[str] | None, n_columns: int, what: str
-) -> tuple[str, ...]:
+def _labels(own: tuple[str, ...] | None, given: Iterable[str] | None, n: int, what: str) -> tuple[str, ...]:
     if given is None:
-        return own if own is not None else tuple(f"{what}{i + 1}" for i in range(n_columns))
+        return own or tuple(f"{what}{i + 1}" for i in range(n))
     names = check_names(given, what=what)
-    if len(names) != n_columns:
-        raise ValueError(
-            f"{what} has {n_columns} column{'s' * (n_columns != 1)} but {len(names)} names: {quoted(names)}"
-        )
+    if len(names) != n:
+        raise ValueError(f"{what} has {n} column{'s' * (n != 1)} but {len(names)} names: {quoted(names)}")
     if own is not None:
         _check_same_names(own, names, what)
     return names
-
-
-def _units_of_parts(
-    units: Mapping[str, str] | None, parts: Mapping[str, Mapping[str, np.ndarray]]
-) -> dict[str, str]:
-    given = dict(units or {})
-    for label, part in parts.items():
-        if label in given and label not in part:
-            unit = given.pop(label)
-            given = {**dict.fromkeys(part, unit), **given}
-    return given
-
-
-def _columns(found: Sequence[str], units: Mapping[str, str], bounds: Any, what: str) -> Columns:
-    names = check_names(found, what=what)
-    check_units(units, names, what=what)
-    return Columns(names, tuple(units.get(name) for name in names), parse_bounds(bounds, names))
 
 
 def _check_width(found: Sequence[str], expected: Sequence[str], what: str) -> None:
@@ -282,12 +267,11 @@ def _check_same_names(found: Sequence[str], expected: Sequence[str], what: str) 
 def _check_finite(values: np.ndarray, names: Sequence[str], what: str) -> None:
     n_bad = (~np.isfinite(values)).sum(axis=0)
     if n_bad.any():
-        where = [
-            f"column {name!r} in {n} of {len(values)} rows" for name, n in zip(names, n_bad, strict=True) if n
-        ]
-        more = f" and {len(where) - 8} more columns" if len(where) > 8 else ""
+        bad = [(name, k) for name, k in zip(names, n_bad, strict=True) if k]
+        where = ", ".join(f"column {name!r} in {k} of {len(values)} rows" for name, k in bad[:8])
+        more = f" and {len(bad) - 8} more columns" if len(bad) > 8 else ""
         raise ValueError(
-            f"{what} contains NaN or infinite values: {', '.join(where[:8])}{more}; drop these rows or fill them in"
+            f"{what} contains NaN or infinite values: {where}{more}; drop these rows or fill them in"
         )
 
 

@@ -1,20 +1,19 @@
 """Files that appear whole or not at all: whoever reads sees the old content or the new one, never a part.
 
 What is written goes to a hidden file in the same folder, to the disk, and then under its name in one step. A process
-that is killed in between leaves only the hidden file, which the next writer to that folder clears away. Compiled
+that is killed in between leaves only the hidden file, which a writer to that folder clears away a day later. Compiled
 programs are kept between processes in a folder that is the user's own, and writable by nobody else.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import platform
 import secrets
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,41 +31,33 @@ def cache_dir() -> Path | None:
     if named == "off":
         return None
     try:
-        folder = Path(named) if named else _user_cache() / "isr"
+        folder = Path(named or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isr")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not named and is_own(folder):
+        if not named and _is_own(folder):
             folder.chmod(0o700)
-        return folder if is_private(folder) and is_beyond_reach(folder) else None
+        if os.name != "nt":  # nobody else may put another folder in this one's place, at any level above it
+            for above in (parent.stat() for parent in folder.resolve().parents):
+                if above.st_uid not in (0, os.getuid()) or (
+                    above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX
+                ):
+                    return None
+        return folder if is_private(folder) else None
     except (OSError, RuntimeError):  # the user has no home
         return None
 
 
-def is_own(path: Path | int) -> bool:
-    """Return whether a file or folder belongs to the user; on Windows the profile's rights answer for that."""
+def is_private(path: Path | int) -> bool:
+    """Return whether a file or folder, or one that is open, belongs to the user and nobody else may write to it."""
+    return _is_own(path) and (os.name == "nt" or not os.stat(path).st_mode & 0o022)
+
+
+def _is_own(path: Path | int) -> bool:
+    # On Windows the profile's rights answer for that.
     return not hasattr(os, "getuid") or os.stat(path).st_uid == os.getuid()
 
 
-def is_private(path: Path | int) -> bool:
-    """Return whether a file or folder, or one that is open, belongs to the user and nobody else may write to it."""
-    return is_own(path) and (os.name == "nt" or not os.stat(path).st_mode & 0o022)
-
-
-def is_beyond_reach(folder: Path) -> bool:
-    """Return whether nobody else may put another folder in this one's place, at any level above it."""
-    if os.name == "nt":
-        return True
-    above = [parent.stat() for parent in folder.resolve().parents]
-    return all(
-        s.st_uid in (0, os.getuid()) and (not s.st_mode & 0o022 or s.st_mode & stat.S_ISVTX) for s in above
-    )
-
-
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
-# A hidden file this old (seconds) whose writer is gone belongs to nobody.
-ABANDONED_AFTER = 60.0
+# A hidden file this old (seconds) belongs to nobody: whoever wrote it was killed.
+ABANDONED_AFTER = 24 * 3600.0
 
 _SPACE, _PLACE = "free some space and try again", "choose a folder that can be written to"
 _REMEDIES = {
@@ -75,7 +66,7 @@ _REMEDIES = {
     errno.ENOENT: "create the folder first",
 }  # fmt: skip
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_swept: set[str] = set()
+_swept: set[Path] = set()
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, replace: bool = True) -> None:
@@ -92,7 +83,12 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, r
         ('all of it', 1)
     """
     target = Path(path)
-    _sweep(target.parent)
+    if target.parent not in _swept:  # once per process is enough
+        _swept.add(target.parent)
+        for left in target.parent.glob(".isr-*.tmp"):
+            with suppress(OSError):  # someone else was faster
+                if time.time() - left.stat().st_mtime > ABANDONED_AFTER:
+                    left.unlink()
     hidden = _hidden(target.parent)
     try:
         write(hidden)
@@ -155,11 +151,7 @@ def explained(error: OSError, path: str | os.PathLike[str]) -> OSError:
 
 
 def _hidden(folder: Path) -> Path:
-    return folder / f".isr-{_host()}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
-
-
-def _host() -> str:
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+    return folder / f".isr-{secrets.token_hex(8)}.tmp"
 
 
 def _to_disk(path: Path, flags: int) -> None:
@@ -180,27 +172,3 @@ def _take_free_name(hidden: Path, target: Path) -> None:
         if target.exists():
             raise FileExistsError from None
         os.replace(hidden, target)
-
-
-def _sweep(folder: Path) -> None:
-    """Clear away what killed writers of this machine left in a folder; once per process is enough."""
-    if str(folder) in _swept:
-        return
-    _swept.add(str(folder))
-    for left in folder.glob(f".isr-{_host()}-*.tmp"):
-        try:
-            is_old = time.time() - left.stat().st_mtime > ABANDONED_AFTER
-            if is_old and not _is_alive(int(left.name.split("-")[2])):
-                left.unlink()
-        except (OSError, ValueError, IndexError):  # someone else was faster, or it is none of ours
-            continue
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # not ours to signal, but there
-        pass
-    return True

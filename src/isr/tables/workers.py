@@ -31,11 +31,11 @@ def as_they_end(
         >>> sorted(as_they_end((joblib.delayed(abs)(n) for n in (-3, 1, -2)), n_jobs=2, prefer="threads"))
         [1, 2, 3]
     """
-    if _gives_one_by_one(prefer):
-        workers: Any = joblib.Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator_unordered")
-        yield from workers(calls)
+    n_workers, one_by_one = _workers(n_jobs, prefer)
+    if one_by_one:
+        yield from joblib.Parallel(n_jobs=n_workers, prefer=prefer, return_as="generator_unordered")(calls)  # type: ignore[misc]
         return
-    remaining, n_workers = iter(calls), _at_most_all(n_jobs)
+    remaining = iter(calls)
     with joblib.Parallel(n_jobs=n_workers, prefer=prefer) as block_by_block:
         while block := list(islice(remaining, BLOCK * n_workers)):
             yield from block_by_block(block)
@@ -43,21 +43,18 @@ def as_they_end(
 
 def all_together(calls: Iterable[Any], *, n_jobs: int, prefer: str | None = None) -> list[Any]:
     """Return what each call gives, in their order; the arguments are those of `as_they_end`."""
-    n_workers = n_jobs if _gives_one_by_one(prefer) else _at_most_all(n_jobs)
-    workers: Any = joblib.Parallel(n_jobs=n_workers, prefer=prefer)
+    workers: Any = joblib.Parallel(n_jobs=_workers(n_jobs, prefer)[0], prefer=prefer)
     return workers(calls)
 
 
-def _gives_one_by_one(prefer: str | None) -> bool:
+def _workers(n_jobs: int | None, prefer: str | None) -> tuple[Any, bool]:
+    """How many workers to ask for, and whether they give results back one by one."""
     backend, _ = get_active_backend(prefer=prefer)
-    return getattr(backend, "supports_return_generator", False)
-
-
-def _at_most_all(n_jobs: int | None) -> int:
-    """Ray refuses more workers than its cluster has; others wait their turn anyway."""
-    # Its signature does not tell of None, which stands for the number that the user configured.
+    if getattr(backend, "supports_return_generator", False):
+        return n_jobs, True
+    # Ray refuses more workers than its cluster has; others wait their turn anyway. None is what the user configured.
     count: Any = joblib.effective_n_jobs
-    return min(count(n_jobs), count(-1))
+    return min(count(n_jobs), count(-1)), False
 
 
 def is_watched() -> bool:

@@ -1,6 +1,7 @@
 """The posterior object against laws known in closed form: linear-Gaussian models, lognormals and their products."""
 
 import warnings
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -227,13 +228,9 @@ def test_observations_that_contradict_each_other_are_named():
         Posterior(CONDITIONAL, REPEATED, prior=Nowhere()).sample()
 
 
-def test_few_effective_draws_are_a_warning(repeated):
+def test_few_effective_draws_are_a_warning():
     poor = Posterior(CONDITIONAL, REPEATED, prior=NormalPrior(PRIOR))
-    poor.__dict__["_product"] = type(
-        "Poor",
-        (),
-        {"sample": lambda self, n, seed: type(repeated._product.sample(n, seed))(np.zeros((n, 2)), 12.0)},
-    )()
+    poor.__dict__["_product"] = SimpleNamespace(sample=lambda n, seed: (np.zeros((n, 2)), 12.0))
     with pytest.warns(EffectiveSizeWarning, match="1000 draws rest on about 12 independent ones"):
         poor.sample()
 

@@ -62,23 +62,13 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def names_in(text: str) -> list[str]:
-    """Return comma-separated names; one with a comma in it stands in double quotes.
-
-    Example:
-        >>> names_in('depth, "speed, m/s"')
-        ['depth', 'speed, m/s']
-    """
+    """Return comma-separated names; one with a comma in it stands in double quotes."""
     fields = next(csv.reader([text], skipinitialspace=True), [])
     return [name.strip() for name in fields if name.strip()]
 
 
 def pairs_in(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
-    """Return ``name=value`` texts, comma-separated or one by one, as a mapping.
-
-    Example:
-        >>> pairs_in(["depth=200:240,speed=1500:", "p (Pa)=0:"], "--bounds", "depth=200:240")
-        {'depth': '200:240', 'speed': '1500:', 'p (Pa)': '0:'}
-    """
+    """Return ``name=value`` texts, comma-separated or one by one, as a mapping."""
     found: dict[str, str] = {}
     for piece in (name for text in texts for name in names_in(text)):
         name, equals, value = (part.strip() for part in piece.rpartition("="))
@@ -123,12 +113,7 @@ _PRIOR = re.compile(r'\s*(?:"([^"]+)"|([^=,]+?))\s*=\s*([a-z]+)\(([^()]*)\)\s*(?
 
 
 def priors_in(texts: Iterable[str]) -> dict[str, Any] | None:
-    """Return texts such as ``depth=uniform(200,240),speed=normal(1500,20)`` as a prior for each name.
-
-    Example:
-        >>> priors_in(["depth=uniform(200,240), t=uniform(0,1)"])
-        {'depth': (200.0, 240.0), 't': (0.0, 1.0)}
-    """
+    """Return texts such as ``depth=uniform(200,240),speed=normal(1500,20)`` as a prior for each name."""
     from scipy import stats
 
     laws: dict[str, Callable[[float, float], Any]] = {

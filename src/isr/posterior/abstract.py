@@ -50,6 +50,11 @@ class Resimulation:
         x: The draws.
         y: Their simulated observations; NaN where the draw or the simulation failed.
         errors: Squared distance of each row of ``y`` from the observation, or from the mean of several.
+
+    Example:
+        >>> found = Resimulation(np.zeros((2, 1)), np.ones((2, 1)), np.ones(2))
+        >>> found.error, found.n_failed
+        (1.0, 0)
     """
 
     x: Float[np.ndarray, "n d_x"]

@@ -71,13 +71,7 @@ def uniformity(
 
 
 def regions_of(y: Float[np.ndarray, "n d"], names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return which rows of y lie where: everywhere, in the middle, and at either end of each of the first columns.
-
-    Example:
-        >>> found = regions_of(np.arange(10.0)[:, None], ["time"])
-        >>> {where: int(kept.sum()) for where, kept in found.items()}
-        {'over all': 10, 'in the middle of y': 6, 'where time is lowest': 2, 'where time is highest': 2}
-    """
+    """Return which rows of y lie where: everywhere, in the middle, and at either end of each of the first columns."""
     place = (stats.rankdata(y, axis=0) - 0.5) / len(y)
     ends = {}
     for name, column in list(zip(names, place.T, strict=True))[:MOST_COLUMNS]:
@@ -156,13 +150,7 @@ def ecdf_band(
 def rank_curves(
     ranks: ArrayLike, n_draws: int, *, n_points: int = 100
 ) -> tuple[np.ndarray, list[np.ndarray], np.ndarray, np.ndarray]:
-    """Return a grid, the ECDF of each parameter's ranks minus the diagonal on it, and the ends of `ecdf_band`.
-
-    Example:
-        >>> grid, curves, low, high = rank_curves(np.arange(100)[:, None] % 10, 9)
-        >>> bool(np.all((low <= curves[0]) & (curves[0] <= high)))
-        True
-    """
+    """Return a grid, the ECDF of each parameter's ranks minus the diagonal on it, and the ends of `ecdf_band`."""
     columns = np.atleast_2d(np.asarray(ranks).T)
     steps = np.unique(np.linspace(1, n_draws, min(n_draws, n_points)).astype(int))
     grid = steps / (n_draws + 1)

@@ -92,12 +92,7 @@ class SpikeWarning(UserWarning):
 
 
 def normal_points(n: int, dim: int) -> Float[np.ndarray, "n dim"]:
-    """Return fixed standard-normal rows, the same in every language: hashed counters through the normal quantile.
-
-    Example:
-        >>> normal_points(2, 2).round(4).tolist()
-        [[-0.2738, 1.039], [0.4801, -0.0033]]
-    """
+    """Return fixed standard-normal rows, the same in every language: hashed counters through the normal quantile."""
     v = np.arange(1, n * dim + 1, dtype=np.uint32) * np.uint32(0x9E3779B9)
     v = (v ^ (v >> np.uint32(16))) * np.uint32(0x21F0AAAD)
     v = (v ^ (v >> np.uint32(15))) * np.uint32(0x735A2D97)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -33,14 +33,13 @@ class _Arrays:
 
     def to_dict(self) -> dict[str, np.ndarray]:
         """Return the arrays by name."""
-        return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
+        return dict(vars(self))
 
     @classmethod
     def from_dict(cls, arrays: Mapping[str, Any]) -> Self:
         """Return what `to_dict` took apart."""
-        types = {"sharp_low": bool, "sharp_high": bool}
-        names = (field.name for field in fields(cast(Any, cls)))
-        return cls(**{name: np.asarray(arrays[name], types.get(name, float)) for name in names})
+        kinds = {name: bool if name.startswith("sharp") else float for name in cls.__annotations__}
+        return cls(**{name: np.asarray(arrays[name], kind) for name, kind in kinds.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +82,20 @@ class Extent(_Arrays):
 
     def suggestion(self, names: Sequence[str]) -> str:
         """Return the option that keeps draws inside where rows end sharply; empty where none does."""
-        ends = zip(names, *self.to_dict().values(), strict=True)
-        found = [
-            f"{name!r}: ({_rounded(low, high - low) if at_low else None}, "
-            f"{_rounded(high, high - low) if at_high else None})"
-            for name, low, high, at_low, at_high in ends
-            if at_low or at_high
-        ]
+        found = []
+        for name, low, high, at_low, at_high in zip(names, *self.to_dict().values(), strict=True):
+            if at_low or at_high:
+                ends = [
+                    _rounded(end, high - low) if at else None for end, at in ((low, at_low), (high, at_high))
+                ]
+                found.append(f"{name!r}: ({ends[0]}, {ends[1]})")
         return f"bounds={{{', '.join(found)}}}" if found else ""
+
+
+def _rounded(end: float, width: float) -> str:
+    """The end as a person would write it: rounded to a five-hundredth of the range where that is near."""
+    near = round(float(end), 2 - int(np.floor(np.log10(width))))
+    return f"{near + 0.0:.10g}" if abs(near - end) < 0.005 * width else f"{end:.6g}"
 
 
 def warn_if_outside(extent: Extent, draws: np.ndarray, names: Sequence[str], *, stacklevel: int = 2) -> None:
@@ -105,13 +110,6 @@ def warn_if_outside(extent: Extent, draws: np.ndarray, names: Sequence[str], *, 
             OutsideDataWarning,
             stacklevel=stacklevel + 1,
         )
-
-
-def _rounded(end: float, width: float) -> str:
-    """The end as a person would write it: rounded to a five-hundredth of the range where that is near."""
-    digits = 2 - int(np.floor(np.log10(width)))
-    near = round(float(end), digits)
-    return f"{near + 0.0:.10g}" if abs(near - end) < 0.005 * width else f"{end:.6g}"
 
 
 N_ROWS = 20_000

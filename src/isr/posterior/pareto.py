@@ -19,12 +19,7 @@ EQUAL = 1e-6
 
 
 def effective_size(log_weights: Float[np.ndarray, " n"]) -> float:
-    """Return how many equally weighted draws are worth as much, ``(Σ w)² / Σ w²``.
-
-    Example:
-        >>> round(effective_size(np.log(np.array([0.5, 0.5]))), 6), round(effective_size(np.array([0.0, -100.0])), 6)
-        (2.0, 1.0)
-    """
+    """Return how many equally weighted draws are worth as much, ``(Σ w)² / Σ w²``."""
     weights = np.exp(log_weights - log_weights.max())
     return float(weights.sum() ** 2 / np.sum(weights**2))
 

@@ -34,38 +34,40 @@ def pair_plot(
 
     The truth, one row or some values by name, is drawn as dashed red lines, rows of a prior in grey. Names to be shown
     are the first eight where there are more, and the title then says so.
-
-    Example:
-        >>> rows = np.random.default_rng(0).normal(size=(100, 2))
-        >>> len(pair_plot(rows, ["depth", "speed"], units={"depth": "m"}, truth=[0, 0]).axes)
-        4
     """
-    chosen = _chosen(names, shown)
-    n = len(chosen)
+    unknown = [name for name in shown or () if name not in names]
+    if unknown or (shown is not None and not shown):
+        raise ValueError(f"names must be some of {quoted(list(names))}, got {quoted(unknown) or 'none'}")
+    chosen = [list(names).index(name) for name in (names[:MAX_VARIABLES] if shown is None else shown)]
     if isinstance(truth, Mapping):
         unknown = [str(name) for name in truth if name not in names]
         if unknown:
             raise ValueError(f"the truth names {quoted(unknown)}; the variables are {quoted(list(names))}")
         truth = [float(truth.get(name, np.nan)) for name in names]
-    samples = draws[:, chosen]
-    red = np.empty((0, n)) if truth is None else _rows(np.atleast_2d(truth), names, "truth")[:, chosen]
-    grey = np.empty((0, n)) if prior is None else _rows(prior, names, "prior")[:, chosen]
+    n, samples = len(chosen), draws[:, chosen]
+    red = _rows(None if truth is None else np.atleast_2d(truth), names, "truth")[:, chosen]
+    grey = _rows(prior, names, "prior")[:, chosen]
     limits = _limits(samples, red, grey)
     size = (max(3.2, 1.9 * n), max(2.8, 1.9 * n))
     figure, grid = need("matplotlib.pyplot").subplots(n, n, figsize=size, squeeze=False)
+    line: dict[str, Any] = {"color": "red", "linestyle": "--", "linewidth": 1, "zorder": 3}
+    dots: dict[str, Any] = {"markersize": 1.5, "rasterized": True}
     for i, j in np.ndindex(n, n):
         ax = grid[i, j]
         if j > i:
             ax.set_axis_off()
-        elif i == j:
+            continue
+        if i == j:
             _marginal(ax, samples[:, i], grey[:, i], limits[i], colour)
         else:
-            _pair(ax, samples[:, [j, i]], grey[:, [j, i]], colour)
+            ax.plot(*grey[:2000, [j, i]].T, ".", color="0.8", zorder=0, **dots)
+            ax.plot(*samples[:4000, [j, i]].T, ".", color=colour, alpha=0.35, zorder=1, **dots)
+            _contour(ax, samples[:, [j, i]], colour)
             ax.set(xlim=limits[j], ylim=limits[i])
-        for row in red if j <= i else ():
-            ax.axvline(row[j], color="red", linestyle="--", linewidth=1, zorder=3)
+        for row in red:
+            ax.axvline(row[j], **line)
             if i != j:
-                ax.axhline(row[i], color="red", linestyle="--", linewidth=1, zorder=3)
+                ax.axhline(row[i], **line)
     _label(grid, [names[i] for i in chosen], units or {})
     if n < len(names):
         which, hint = ("first ", "; choose others by names=[...]") if shown is None else ("", "")
@@ -84,13 +86,7 @@ def fit_plot(
     x_names: Sequence[str],
     y_names: Sequence[str],
 ) -> "Figure":
-    """Return a figure with a row for each output: predictions, and what they leave against each variable of x.
-
-    Example:
-        >>> rows = np.random.default_rng(0).normal(size=(50, 2))
-        >>> len(fit_plot(rows, rows[:, :1], rows[:, :1], ["a", "b"], ["y"]).axes)
-        3
-    """
+    """Return a figure with a row for each output: predictions, and what they leave against each variable of x."""
     across, down = min(len(x_names), MAX_VARIABLES), min(len(y_names), MAX_VARIABLES)
     size = (2.6 * (across + 1), 2.4 * down)
     figure, grid = need("matplotlib.pyplot").subplots(down, across + 1, figsize=size, squeeze=False)
@@ -110,17 +106,8 @@ def fit_plot(
     return figure
 
 
-def _chosen(names: Sequence[str], shown: Sequence[str] | None) -> list[int]:
-    if shown is None:
-        return list(range(min(len(names), MAX_VARIABLES)))
-    unknown = [name for name in shown if name not in names]
-    if unknown or not shown:
-        raise ValueError(f"names must be some of {quoted(list(names))}, got {quoted(unknown) or 'none'}")
-    return [list(names).index(name) for name in shown]
-
-
-def _rows(values: ArrayLike, names: Sequence[str], what: str) -> np.ndarray:
-    rows = np.asarray(values, dtype=float)
+def _rows(values: ArrayLike | None, names: Sequence[str], what: str) -> np.ndarray:
+    rows = np.empty((0, len(names))) if values is None else np.asarray(values, dtype=float)
     if rows.ndim != 2 or rows.shape[1] != len(names):
         raise ValueError(f"{what} must have {len(names)} values per row, got shape {rows.shape}")
     return rows
@@ -143,13 +130,6 @@ def _marginal(ax: "Axes", samples: np.ndarray, prior: np.ndarray, limits: np.nda
     inner = inner if inner[0] < inner[1] else tuple(limits)
     ax.hist(samples, range=inner, color=colour, alpha=0.75, zorder=1, **options)
     ax.set(xlim=limits, yticks=[])
-
-
-def _pair(ax: "Axes", samples: np.ndarray, prior: np.ndarray, colour: str) -> None:
-    dots: dict[str, Any] = {"markersize": 1.5, "rasterized": True}
-    ax.plot(*prior[:2000].T, ".", color="0.8", zorder=0, **dots)
-    ax.plot(*samples[:4000].T, ".", color=colour, alpha=0.35, zorder=1, **dots)
-    _contour(ax, samples, colour)
 
 
 def _n_bins(samples: np.ndarray) -> int:

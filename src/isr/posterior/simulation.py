@@ -232,13 +232,7 @@ class _ContractError(TypeError):
 def evaluate(
     simulator: Simulator, x: Float[np.ndarray, "n d_x"]
 ) -> tuple[Num[np.ndarray, "n d_y"], list[str | None]]:
-    """Return y for rows of x, NaN where that failed, and why; rows are tried one by one if they fail together.
-
-    Example:
-        >>> from math import sqrt
-        >>> evaluate(lambda x: [sqrt(x[0, 0])], np.array([[4.0], [-1.0]]))
-        (array([[ 2.], [nan]]), [None, 'ValueError: ...'])
-    """
+    """Return y for rows of x, NaN where that failed, and why; rows are tried one by one if they fail together."""
     try:
         y = _rows(simulator(x.copy()), len(x))
         return y, [None if finite else "y is not finite" for finite in np.isfinite(y).all(axis=1)]
@@ -296,13 +290,7 @@ SETTLED = 0.8
 
 
 def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Bounds:
-    """Return the box around finite posterior draws, with a margin, cut to the prior's bounds.
-
-    Example:
-        >>> draws = np.array([[0.25, 5.0], [0.75, 6.0]])
-        >>> print(box_around(draws, parse_prior({"a": (0, 1), "b": (5, 9)})))
-        [0.125, 0.875] x [5, 6.25]
-    """
+    """Return the box around finite posterior draws, with a margin, cut to the prior's bounds."""
     finite = draws[np.isfinite(draws).all(axis=1)]
     if not len(finite):
         raise ValueError(
@@ -318,13 +306,7 @@ def box_around(draws: Float[np.ndarray, "n d_x"], prior: Prior) -> Bounds:
 
 
 def joined(parts: list[Simulations], prior: Prior, box: Bounds | None = None) -> Simulations:
-    """Return all pairs of several rounds, those inside the box where there is one, as draws of ``prior``.
-
-    Example:
-        >>> done = simulate({"side": (1.0, 2.0)}, lambda x: x**2, 5)
-        >>> len(joined([done, done], done.prior, Bounds((1.0,), (2.0,))).x)
-        10
-    """
+    """Return all pairs of several rounds, those inside the box where there is one, as draws of ``prior``."""
     x, y = (np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "y"))
     kept = slice(None) if box is None else box.contains(x)
     return Simulations(x[kept], y[kept], prior, pd.concat([p.failures for p in parts], ignore_index=True))

@@ -24,12 +24,7 @@ LONG = 40_000
 
 
 def script_json(value: Any) -> str:
-    """Return JSON that is safe inside a ``<script>`` element, whatever the texts in it say.
-
-    Example:
-        >>> script_json({"name": "</script><!--"})
-        '{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
-    """
+    """Return JSON that is safe inside a ``<script>`` element, whatever the texts in it say."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -64,8 +64,8 @@ class Bundle:
         ((2, 5, 2), {})
         >>> saved.score_samples([[1.0, 2.0]], [[3.0]]).round(3), saved.log_prob([[1.0, 2.0]], [[3.0]]).round(3)
         (array([0.658]), array([0.658]))
-        >>> len(saved.front), saved.chosen, len(saved.points), saved.choose(9) is saved
-        (1, 0, 1, True)
+        >>> Bundle.of(saved) is saved, len(saved.front), saved.chosen, len(saved.points), saved.choose(9) is saved
+        (True, 1, 0, 1, True)
         >>> saved.history, saved.errors, saved.labels
         (None, None, {})
         >>> saved.require("predict"), saved.columns("y").names

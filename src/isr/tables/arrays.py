@@ -126,14 +126,7 @@ LARGEST_SQUARED, LARGEST = 1e150, 1e304
 def refuse_extremes(
     values: Float[np.ndarray, "n d"], names: Sequence[str], *, what: str, largest: float = LARGEST_SQUARED
 ) -> None:
-    """Raise where a column's largest number is beyond ``largest``, or closer to zero than its reciprocal.
-
-    Example:
-        >>> refuse_extremes(np.array([[1e-310], [2e-310]]), ["mass"], what="x")
-        Traceback (most recent call last):
-        ...
-        ValueError: the column 'mass' of x reaches 2e-310 only; ... give it in another unit
-    """
+    """Raise where a column's largest number is beyond ``largest``, or closer to zero than its reciprocal."""
     for name, size in zip(names, np.max(np.abs(values), axis=0), strict=True):
         if size > largest or 0 < size < 1 / largest:
             raise ValueError(
@@ -167,13 +160,7 @@ def warn_if_degenerate(values: Float[np.ndarray, "n d"], names: Sequence[str], *
 
 
 def degeneracies(values: Float[np.ndarray, "n d"], names: Sequence[str]) -> list[str]:
-    """Return a sentence for each way in which finite rows have no density.
-
-    Example:
-        >>> rows = np.random.default_rng(0).normal(size=(100, 2))
-        >>> degeneracies(np.column_stack([rows, 2 * rows[:, 0]]), ["a", "b", "c"])
-        ["the columns 'a', 'c' follow from each other"]
-    """
+    """Return a sentence for each way in which finite rows have no density."""
     constant = np.ptp(values, axis=0) <= 1e-12 * np.max(np.abs(values), axis=0, initial=0.0)
     some = values[:: -(-len(values) // MOST_ROWS)]
     n_levels = np.array([len(np.unique(column)) for column in some.T])

@@ -163,14 +163,7 @@ def ends_sharply(
 
 
 def sharp_ends(x: Float[np.ndarray, " n"]) -> tuple[float | None, float | None]:
-    """Return the bounds that rows of a column end sharply at, a little outside of them; None where there is none.
-
-    Example:
-        >>> sharp_ends(np.random.default_rng(0).uniform(0, 3, 5000))
-        (0.0, 3.0)
-        >>> sharp_ends(np.random.default_rng(0).normal(size=5000))
-        (None, None)
-    """
+    """Return the bounds that rows of a column end sharply at, a little outside of them; None where there is none."""
     ordered = [np.sort(sign * x)[:, None] for sign in SIGNS]
     distances = [column - column[0] for column in ordered]
     is_any_sharp = any(ends_sharply(distance, distance[-1])[0] for distance in distances)
@@ -188,12 +181,6 @@ def sharp_box(x: Float[np.ndarray, "n d"]) -> Bounds | None:
     """Return the bounds of every column at which its rows end sharply; None where no column has any.
 
     Rows that lie on such a bound themselves, as those of whole numbers do, leave it open.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> rows = [rng.uniform(0, 3, 5000), rng.normal(size=5000), rng.integers(0, 4, 5000)]
-        >>> sharp_box(np.column_stack(rows)).pairs()
-        ((0.0, 3.0), (None, None), (None, None))
     """
     pairs: list[Pair] = []
     for column in x.T:

@@ -46,12 +46,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_cell(name: str) -> str:
-    """Return a name as it may stand in a spreadsheet: one that would be taken for a formula has an apostrophe first.
-
-    Example:
-        >>> as_cell("=2+3"), as_cell("depth"), from_cell(as_cell("=2+3"))
-        ("'=2+3", 'depth', '=2+3')
-    """
+    """Return a name as it may stand in a spreadsheet: one that would be taken for a formula has an apostrophe first."""
     return f"'{name}" if name.lstrip("'").startswith(_FORMULA_STARTS) else name
 
 
@@ -217,12 +212,7 @@ def _names(path: Path, first: str, delimiter: str) -> list[str]:
 
 
 def are_units(below: list[str], then: list[str]) -> bool:
-    """Return whether the line below the names holds units: texts only, where the next one has numbers.
-
-    Example:
-        >>> are_units(["m", "", "m/s"], ["1.5", "3", "2"]), are_units(["n/a", "1"], ["2", "3"])
-        (True, False)
-    """
+    """Return whether the line below the names holds units: texts only, where the next one has numbers."""
     values = ("nan", "na", "n/a", "null", "none", "-", "--", "?", "")
     texts = [text.lower() not in values for text in below]
     no_numbers = not any(map(_is_number, below)) and not any(re.search(r"\d[-/.:]\d", t) for t in below)

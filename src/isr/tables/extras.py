@@ -20,10 +20,6 @@ def need(module: str) -> Any:
 
     Args:
         module: Such as ``"arviz"`` or ``"matplotlib.pyplot"``; its package stands in `EXTRAS`.
-
-    Example:
-        >>> need("matplotlib.pyplot").__name__
-        'matplotlib.pyplot'
     """
     package = module.partition(".")[0]
     extra = next(name for name, packages in EXTRAS.items() if package in packages)

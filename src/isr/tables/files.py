@@ -129,12 +129,7 @@ def numeric_columns(
 
 
 def match_columns(known: Sequence[str], names: Sequence[str], *, source: str | Path) -> list[str]:
-    """Return the columns of ``source`` that names and patterns such as ``p*`` stand for, none twice.
-
-    Example:
-        >>> match_columns(["depth", "p1", "p2"], ["p*"], source="rows.csv")
-        ['p1', 'p2']
-    """
+    """Return the columns of ``source`` that names and patterns such as ``p*`` stand for, none twice."""
     found: dict[str, None] = {}
     exact = set(known)
     for name in names:

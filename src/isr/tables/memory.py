@@ -38,14 +38,7 @@ def address_space() -> float:
 
 
 def refuse_too_large(n_bytes: float, what: str, remedy: str) -> None:
-    """Raise where something would take more memory than there is.
-
-    Example:
-        >>> refuse_too_large(1e18, "10**15 draws", "ask for fewer")
-        Traceback (most recent call last):
-        ...
-        ValueError: 10**15 draws would take about 1,000,000,000 GB of memory, and ... GB are left; ask for fewer
-    """
+    """Raise where something would take more memory than there is."""
     left = memory_left()
     if n_bytes > left:
         raise ValueError(

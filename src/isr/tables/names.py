@@ -62,12 +62,7 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Return text for a terminal: what would steer it is written out, but for the characters in ``keep``.
-
-    Example:
-        >>> visible("depth\\x1b[2J\\u202e"), visible("a\\tb", keep="\\t")
-        ('depth\\\\u001b[2J\\\\u202e', 'a\\tb')
-    """
+    """Return text for a terminal: what would steer it is written out, but for the characters in ``keep``."""
     return _UNSEEN.sub(lambda m: m[0] if m[0] in keep else f"\\u{ord(m[0]):04x}", text)
 
 

@@ -74,13 +74,6 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, r
 
     ``write`` gets a name in the same folder to write under. An `OSError` names the file and what to do; the file is
     then as it was, and nothing else is left behind. Without ``replace`` an existing file stays, which is an error.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "note.txt"
-        >>> write_whole(path, lambda hidden: hidden.write_text("all of it"))
-        >>> path.read_text(), len(list(path.parent.iterdir()))
-        ('all of it', 1)
     """
     target = Path(path)
     if target.parent not in _swept:  # once per process is enough

@@ -26,10 +26,6 @@ def as_they_end(
 
     Some backends (Ray's, ``multiprocessing``) cannot give results back one by one; there they come in blocks of a few
     for each worker. Threads or processes are preferred where the user has not chosen a backend.
-
-    Example:
-        >>> sorted(as_they_end((joblib.delayed(abs)(n) for n in (-3, 1, -2)), n_jobs=2, prefer="threads"))
-        [1, 2, 3]
     """
     n_workers, one_by_one = _workers(n_jobs, prefer)
     if one_by_one:

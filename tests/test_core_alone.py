@@ -39,13 +39,11 @@ def said(call):
     try: call()
     except ImportError as error: print(f"SAID {error}")
     else: raise AssertionError("nothing was missing")
-from isr.tables.sources import open_rows
 from isr.tables.files import read_rows
 open("rows.parquet", "wb").write(b"PAR1")
 said(lambda: post.plot())
 said(lambda: post.to_arviz(100))
 said(lambda: read_rows("rows.parquet"))
-said(lambda: open_rows("rows.parquet"))
 said(lambda: isr.ocean.pressure)
 from isr.posterior.references import nuts
 said(lambda: nuts(lambda v: -(v**2).sum(), lambda v: 0.0, np.zeros((1, 2))))

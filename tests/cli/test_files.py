@@ -14,7 +14,6 @@ from isr.report import gather
 from isr.tables.arrays import oddities
 from isr.tables.delimited import Layout
 from isr.tables.files import match_columns, numeric_columns, read_columns, read_rows
-from isr.tables.sources import open_rows
 
 FRAME = pd.DataFrame({"depth": [200.0, 210.5, 220.25], "p1": [1.0, -2.0, 3e-7]})
 
@@ -267,20 +266,6 @@ def test_dates_and_times_in_a_parquet_file_are_refused_and_never_become_numbers(
         (TypeError, ValueError), match=r"column 'when' of .*rows.parquet (holds dates|is not numeric)"
     ):
         numeric_columns(read_rows(path), ["a", "when"], source=path)
-    with pytest.raises(
-        TypeError, match=r"column 'when' of .*rows.parquet holds dates or times .* convert it to numbers"
-    ):
-        open_rows(path)
-    assert open_rows(path, ["a"]).read(0, 3).ravel().tolist() == [1.0, 2.0, 3.0]
-
-
-def test_text_and_arrays_of_dates_are_no_rows_to_stream(tmp_path):
-    path = tmp_path / "rows.parquet"
-    pd.DataFrame({"a": ["1", "2"]}).to_parquet(path)
-    with pytest.raises(TypeError, match=r"column 'a' of .*rows.parquet is not numeric: its type is .*string"):
-        open_rows(path)
-    with pytest.raises(TypeError, match="holds dates or times"):
-        open_rows(np.array([["2020-01-01"], ["NaT"]], dtype="M8[D]"))
 
 
 def test_estimators_and_reports_take_no_dates_for_numbers():

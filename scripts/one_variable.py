@@ -101,8 +101,8 @@ def without_padding(x, y, fresh_x, fresh_y, seed):
         data = rows.fresh(rows.train), rows.fresh(rows.held_out)
         population, restore = pipeline.train_networks(plan, build, FlowObjective, *data, about="monotone")
         flow = cast(restore(population.weights[0].astype(np.float32)), jnp.float64)
-        fresh = rows.standardised(fresh_x[:, None], fresh_y[:, None])
-        return float(-np.mean(flow.joint_log_prob_columns(fresh["x"], fresh["y"])) + rows.width)
+        fresh = [(v - s.shift[0]) / s.scale[0] for v, s in ((fresh_x, rows.scale), (fresh_y, rows.y_scale))]
+        return float(-np.mean(flow.joint_log_prob_columns(*(v[None] for v in fresh))) + rows.width)
 
 
 def with_padding(x, y, fresh_x, fresh_y, seed):

@@ -13,8 +13,7 @@ from isr.bijections.affine import Linear
 from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
 from isr.estimators.normal_law import defended, normal_law, not_beaten, not_wild, wide_law
-from isr.estimators.points import network_point
-from isr.estimators.rows import Pairs, prepare
+from isr.estimators.rows import Pairs, network_point, prepare
 from isr.estimators.settings import Effort
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from isr.estimators.flow_fit import FlowTask, train_networks_of
 from isr.estimators.normal_law import mixed, normal_law, wide_law
 from isr.estimators.pipeline import Fitted, Polished
-from isr.estimators.points import finished, network_point
-from isr.estimators.rows import Pairs, Rows, prepare
+from isr.estimators.rows import Pairs, Rows, finished, network_point, prepare
 from isr.estimators.settings import Plan
 from isr.estimators.status import DivergedError, judged
 from isr.formulas.front import Point, pareto

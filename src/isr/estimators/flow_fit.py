@@ -34,16 +34,18 @@ from isr.estimators.normal_law import (
     with_normal,
 )
 from isr.estimators.pipeline import MAX_CONSTANTS, Criterion, Fitted, Polished
-from isr.estimators.points import (
+from isr.estimators.rows import (
+    MAX_REFIT_ROWS,
+    Pairs,
+    Rows,
     complexity_of,
     finished,
-    first_rows,
     in_units,
     network_point,
+    prepare,
     weighed,
     with_steps,
 )
-from isr.estimators.rows import Pairs, Rows, prepare
 from isr.estimators.settings import SIZES, Plan, make_schedule
 from isr.estimators.status import WILD, DivergedError, Status, beaten_by_normal, judged, less_sharp
 from isr.formulas.front import Point, choose, pareto
@@ -90,10 +92,10 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     normal = None if task.joint else replace(network_point(normal_law(rows), rows), is_network=False)
     closed, nothing_left = [], False
     if task.closed and has_formulas and not monitor.should_stop():
-        closed = _closed_points(rows, task.edges, monitor)
-        known = [*closed[:1], *([] if normal is None else [normal])]
-        nothing_left = any(_is_explained(point.model, rows) for point in known)
-    plan = _shortened(plan) if nothing_left else plan
+        closed, nothing_left = _closed_points(rows, task.edges, normal, monitor)
+    if nothing_left:  # training takes a look at what it finds
+        phases = tuple(p._replace(n_epochs=-(-p.n_epochs // SHORTER)) for p in plan.schedule.phases)
+        plan = replace(plan, schedule=replace(plan.schedule, phases=phases))
     training = replace(plan, monitor=monitor.until(TRAINING_SHARE)) if has_formulas else plan
     trained, population = train_networks_of(rows, task, training)
     # Formulas are compared with their networks to the last digit; networks alone are judged as they were trained.
@@ -125,7 +127,10 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         misfit = beaten_by_normal(finished(normal, rows), finished(best, rows))
     final = [finished(point, rows) for point in front]
     if has_formulas and rows.n_observed and not task.joint:
-        final = _defended(final, rows)
+        # Fresh rows may lie where nothing was learned, and a network has no bounds there.
+        is_open = [p.is_network and np.isfinite(p.held_out_nats) for p in final]
+        wide = finished(network_point(wide_law(rows), rows), rows) if any(is_open) else None
+        final = [defended(p, wide) if o else p for p, o in zip(final, is_open, strict=True)]
         misfit = misfit or _sharper(final[chosen], rows, task, plan)
     return Fitted(
         final, chosen, polished.errors, polished.labels, population, len(rows.train), shape.charts, misfit,
@@ -134,12 +139,27 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
 
 
 def _short_points(
-    trained: Sequence[Flow], networks: list[Point], rows: Rows, monitor: Monitor
+    trained: Sequence[Flow], networks: Sequence[Point], rows: Rows, monitor: Monitor
 ) -> list[Point]:
-    """Return the most promising networks without the weights they do not miss, and the formulas made of them."""
-    promising = _promising(trained, networks, len(rows.train))
-    pruned = pipeline.prune(promising, flow_row_loss, rows.standard(rows.train), monitor)
-    refined = pipeline.refine(_opened(pruned, rows), _criterion(rows, monitor), monitor)
+    """Return the most promising networks without the weights they do not miss, and the formulas made of them.
+
+    The best networks of few enough constants are taken, one for each set of functions in use.
+    """
+    from isr.formulas.to_formulas import functions_of, open_flow
+
+    n = len(rows.train)
+    scores = [n * p.train_nats + 0.5 * np.log(n) * p.n_constants for p in networks]
+    promising: dict[frozenset[str], Flow] = {}
+    for i in np.argsort(scores, kind="stable"):
+        if networks[i].n_constants <= MAX_CONSTANTS and len(promising) < N_REFINED:
+            promising.setdefault(functions_of(trained[i]), trained[i])
+    train = rows.standard(rows.train)
+    pruned = pipeline.prune(list(promising.values()), flow_row_loss, train, monitor)
+    opened: dict[str, Flow] = {}  # no two of the same structure
+    for network in pruned:
+        model = open_flow(in_units(network, rows))
+        opened.setdefault(repr(jax.tree.structure(model)), model)
+    refined = pipeline.refine(list(opened.values()), _criterion(rows, monitor), monitor)
     return [*(network_point(network, rows) for network in pruned), *refined]
 
 
@@ -152,18 +172,6 @@ def _polished(point: Point, rows: Rows, plan: Plan, *, is_known: bool) -> Polish
     # Held-out rows have helped to settle its constants, so they judge it no more.
     figures = {name: getattr(point, name) for name in ("train_nats", "held_out_nats", "held_out_rows")}
     return polished._replace(point=replace(polished.point, **figures))
-
-
-def _defended(front: list[Point], rows: Rows) -> list[Point]:
-    """Return the front with a little of the wide law in those networks given y that compete with formulas.
-
-    Fresh rows may lie where nothing was learned, and a network has no bounds there.
-    """
-    is_open = [point.is_network and np.isfinite(point.held_out_nats) for point in front]
-    if not any(is_open):
-        return front
-    wide = finished(network_point(wide_law(rows), rows), rows)
-    return [defended(p, wide) if o else p for p, o in zip(front, is_open, strict=True)]
 
 
 def _sharper(point: Point, rows: Rows, task: FlowTask, plan: Plan) -> Status | None:
@@ -184,12 +192,14 @@ def _sharper(point: Point, rows: Rows, task: FlowTask, plan: Plan) -> Status | N
     return less_sharp(point, finished(network_point(trained[0], rows, np.float32), rows))
 
 
-def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
+def _closed_points(
+    rows: Rows, edges: bool, normal: Point | None, monitor: Monitor
+) -> tuple[list[Point], bool]:
     """Return the best closed forms as points, their constants refitted together; the best by price first.
 
-    Of that one there are shorter versions too, as of every network.
+    Of that one there are shorter versions too, as of every network. And whether it or the normal law explains all.
     """
-    from isr.estimators.closed_forms import closed_forms
+    from isr.estimators.closed_forms import closed_forms, is_explained
 
     criterion, points, stop = _criterion(rows, monitor), [], monitor.should_stop
     monitor.begin("closed forms", N_CLOSED)
@@ -203,19 +213,10 @@ def _closed_points(rows: Rows, edges: bool, monitor: Monitor) -> list[Point]:
         points.insert(0, criterion.point(fit.restore(theta), fit.loss(theta)))
         if form is forms[0] and form.is_short and not stop():
             points += pipeline.refine([points[0].model], criterion, monitor)
-    return [point for point in points if np.isfinite(point.held_out_nats)]
-
-
-def _is_explained(flow: Flow, rows: Rows) -> bool:
-    from isr.estimators.closed_forms import is_explained
-
-    return is_explained(flow.forward(rows.held_out.x)[0][:, : rows.dim])
-
-
-def _shortened(plan: Plan) -> Plan:
-    """Return a plan that takes a look at what training finds, for where hardly anything is left to find."""
-    phases = tuple(p._replace(n_epochs=-(-p.n_epochs // SHORTER)) for p in plan.schedule.phases)
-    return replace(plan, schedule=replace(plan.schedule, phases=phases))
+    points = [point for point in points if np.isfinite(point.held_out_nats)]
+    known = [*points[:1], *([] if normal is None else [normal])]
+    latents = (point.model.forward(rows.held_out.x)[0][:, : rows.dim] for point in known)
+    return points, any(map(is_explained, latents))
 
 
 def train_networks_of(
@@ -290,35 +291,13 @@ def _latents(flow: Flow, x: jax.Array) -> jax.Array:
     return flow.latent_columns(x)[0]
 
 
-def _promising(trained: Sequence[Flow], points: Sequence[Point], n_rows: int) -> list[Flow]:
-    """Return the best networks of few enough constants, one for each set of functions in use."""
-    from isr.formulas.to_formulas import functions_of
-
-    scores = [n_rows * p.train_nats + 0.5 * np.log(n_rows) * p.n_constants for p in points]
-    found: dict[frozenset[str], Flow] = {}
-    for i in np.argsort(scores, kind="stable"):
-        if points[i].n_constants <= MAX_CONSTANTS and len(found) < N_REFINED:
-            found.setdefault(functions_of(trained[i]), trained[i])
-    return list(found.values())
-
-
-def _opened(pruned: Sequence[Flow], rows: Rows) -> list[Flow]:
-    """Return networks as models made of formulas, no two of the same structure."""
-    from isr.formulas.to_formulas import open_flow
-
-    found: dict[str, Flow] = {}
-    for network in pruned:
-        model = open_flow(in_units(network, rows))
-        found.setdefault(repr(jax.tree.structure(model)), model)
-    return list(found.values())
-
-
 def _criterion(rows: Rows, monitor: Monitor) -> Criterion:
     """Return what flows made of formulas are fitted to and judged by."""
     from isr.formulas.to_formulas import tidy
 
+    train = {name: values[:, :MAX_REFIT_ROWS] for name, values in rows.raw(rows.train).items()}
     return Criterion(
-        flow_row_loss, first_rows(rows.raw(rows.train)), rows.raw(rows.held_out),
+        flow_row_loss, train, rows.raw(rows.held_out),
         complexity=lambda flow: complexity_of(flow, rows), tidy=tidy, acceptable=lambda flow: is_tame(flow, rows),
         should_stop=monitor.should_stop,
     )  # fmt: skip

@@ -1,12 +1,13 @@
 """Rows for a fit: x opened from its bounds and split, y beside it, in the forms that the stages of a fit take.
 
-A network is trained on *standard* rows; formulas are refitted on *raw* ones, in the user's units. Training takes y as
-it came, since fresh noise is added at every step; everything else takes it with the observation noise added once.
-Arrays have the batch last.
+A network is trained on *standard* rows; formulas are refitted on *raw* ones, in the user's units, as are the points
+that trained networks become. Training takes y as it came, since fresh noise is added at every step; everything else
+takes it with the observation noise added once. Arrays have the batch last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +15,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.bijections.affine import Bounded, Spread, Standardise, standardise
+from isr.bijections.affine import Bounded, Inverted, Spread, Standardise, standardise
+from isr.bijections.bijection import AbstractBijection, Chain
+from isr.bijections.coupling import ConditionMap
+from isr.bijections.flow import Flow
+from isr.bijections.parameters import cast, n_constants
 from isr.densities.spread import spread
+from isr.estimators import pipeline
+from isr.formulas.front import Point
+from isr.formulas.refit import flow_row_loss
 from isr.tables.tables import split_rows
 
 # Share of the rows held out, and at most how many.
 HELD_OUT, MAX_HELD_OUT = 0.2, 20_000
+# What a weight in use adds to the complexity of a network written out with scales, guards and clamps, roughly.
+ROUGH_COST = 8
+# Rows that constants are refitted on: more would cost time and tell little.
+MAX_REFIT_ROWS = 100_000
 
 Arrays = dict[str, np.ndarray]
 
@@ -36,12 +48,10 @@ class Pairs:
     x: np.ndarray
     bounds: Bounded | None = None
     y: np.ndarray | None = None
-    noise: np.ndarray | float = (
-        0.0  # deviation of what is to be added to y; zeros where it has its noise already
-    )
-    may_spread: bool = (
-        False  # whether skewed columns of y without noise to add are read as logarithm or inverse sine
-    )
+    # Deviation of what is to be added to y; zeros where it has its noise already.
+    noise: np.ndarray | float = 0.0
+    # Whether skewed columns of y without noise to add are read as logarithm or inverse sine.
+    may_spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,10 +108,6 @@ class Rows:
     def raw(self, part: Part) -> Arrays:
         """Return arrays in the user's units."""
         return _columns(part.x, part.y, self.n_padding)
-
-    def standardised(self, x: np.ndarray, y: np.ndarray | None) -> Arrays:
-        """Return standard arrays for training of other rows than these."""
-        return _columns(_scaled(_opened(x, self.bounds)[0], self.scale), _scaled(y, self.y_scale))
 
     def together(self) -> Rows:
         """Return the same with the held-out rows among those that are fitted to."""
@@ -164,3 +170,74 @@ def _columns(x: np.ndarray, y: np.ndarray | None, n_padding: int = 0) -> Arrays:
     if n_padding:
         x = np.concatenate([x, np.random.default_rng(0).normal(size=(n_padding, x.shape[1]))])
     return {"x": x} if y is None else {"x": x, "y": y.T}
+
+
+# Trained flows as points of a front ---------------------------------------------------------------------------
+
+
+def network_point(network: Flow, rows: Rows, dtype: type = np.float64) -> Point:
+    """Return a trained network as a point of the front; what its equations cost is estimated."""
+    train, held_out = rows.standard(rows.train), rows.standard(rows.held_out)
+    train = {name: values[:, :MAX_REFIT_ROWS] for name, values in train.items()}
+    # All at once: rows of two lengths would be two programs.
+    some = {name: np.concatenate([values, held_out[name]], axis=1) for name, values in train.items()}
+    fast = network.accelerated() if dtype is np.float32 else network
+    losses = pipeline.row_losses(fast, flow_row_loss, some, dtype) + rows.width
+    of_train, held = np.split(losses, [train["x"].shape[1]])
+    n = n_constants(network)
+    nats = float(np.mean(of_train)), float(np.mean(held))
+    return Point(in_units(network, rows), ROUGH_COST * n, n, *nats, held, is_network=True)
+
+
+def in_units(network: Flow, rows: Rows) -> Flow:
+    """Return a trained network with standardisation around it: it takes and gives the user's units."""
+    core = cast(network, jnp.float64)
+
+    def padded(scale: Standardise, n: int) -> Standardise:
+        return Standardise(scale.shift + (0.0,) * n, scale.scale + (1.0,) * n)
+
+    flow = with_steps(core, (padded(rows.scale, rows.n_padding), *core.steps))
+    if rows.y_scale is None:
+        return flow
+    if core.noise:
+        back = Inverted(padded(rows.y_scale, core.bijection.dim - rows.n_observed))
+        noise = tuple(s * width for s, width in zip(core.noise, rows.y_scale.scale, strict=True))
+        return replace(with_steps(flow, (*flow.steps, back)), noise=noise)
+    condition = core.condition_map
+    return replace(flow, condition_map=ConditionMap(rows.y_scale, condition.network, condition.guard))
+
+
+def with_steps(flow: Flow, steps: Sequence[AbstractBijection]) -> Flow:
+    return replace(flow, bijection=Chain(tuple(steps)))
+
+
+def finished(point: Point, rows: Rows) -> Point:
+    """Return a point whose model maps x itself, its losses in nats of that."""
+    return replace(
+        point,
+        model=_in_bounds(point.model, rows),
+        train_nats=point.train_nats - float(np.mean(rows.train.log_det)),
+        held_out_nats=point.held_out_nats - float(np.mean(rows.held_out.log_det)),
+        held_out_rows=point.held_out_rows - rows.held_out.log_det,
+    )
+
+
+def weighed(point: Point, rows: Rows) -> Point:
+    """Return a point with the cost of its equations, unless they are too long to be written out."""
+    if point.n_constants > 3 * pipeline.MAX_CONSTANTS:
+        return point
+    return replace(point, complexity=complexity_of(point.model, rows))
+
+
+def complexity_of(flow: Flow, rows: Rows) -> int:
+    from isr.equations import extract
+
+    return extract(_in_bounds(flow, rows)).complexity
+
+
+def _in_bounds(flow: Flow, rows: Rows) -> Flow:
+    """Return the flow of x itself from that of x opened from its bounds."""
+    if rows.bounds is None:
+        return flow
+    free = (None,) * flow.n_padding
+    return with_steps(flow, (Bounded(rows.bounds.low + free, rows.bounds.high + free), *flow.steps))

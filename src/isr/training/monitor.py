@@ -45,7 +45,7 @@ class Monitor:
 
     def silent(self) -> Monitor:
         """Return a monitor that stops when this one does, and shows nothing."""
-        return _Silent(self)
+        return _Part(self, shows=False)
 
     def until(self, share: float) -> Monitor:
         """Return a monitor of a first part of the run, which ends at this share of ``max_time``."""
@@ -53,8 +53,9 @@ class Monitor:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process or machine: how much time has gone by, and no progress line."""
-        own = {"_progress": None, "_task": None, "_begun": self.seconds, "_sent": time.time()}
-        return self.__dict__ | own
+        return self.__dict__ | {
+            "_progress": None, "_task": None, "_begun": self.seconds, "_sent": time.time(),
+        }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         since = max(0.0, time.time() - state.pop("_sent"))  # waiting for a free worker counts
@@ -83,12 +84,12 @@ class Monitor:
                 self._progress = self._task = None
 
 
-class _Silent(Monitor):
-    """Stops when another monitor does, or at this share of its time."""
+class _Part(Monitor):
+    """Stops when another monitor does, or at a share of its time; shows its progress there, or nothing."""
 
-    def __init__(self, other: Monitor, share: float = 1.0) -> None:
+    def __init__(self, other: Monitor, share: float = 1.0, *, shows: bool = True) -> None:
         super().__init__(verbose=False)
-        self._other, self._share = other, share
+        self._other, self._share, self._shows = other, share, shows
 
     def should_stop(self) -> bool:
         if self._other.should_stop():
@@ -100,15 +101,13 @@ class _Silent(Monitor):
     def has_used(self, share: float) -> bool:
         return self._other.has_used(share)
 
-
-class _Part(_Silent):
-    """The same, with the other's progress line."""
-
     def begin(self, phase: str, total: int) -> None:
-        self._other.begin(phase, total)
+        if self._shows:
+            self._other.begin(phase, total)
 
     def advance(self, note: str = "") -> None:
-        self._other.advance(note)
+        if self._shows:
+            self._other.advance(note)
 
 
 @contextmanager
@@ -121,9 +120,8 @@ def _first_interrupt(monitor: Monitor) -> Iterator[None]:
         if monitor.stopped is not None:
             raise KeyboardInterrupt
         monitor.stopped = f"stopped by {signal.Signals(signum).name}"
-        os.write(
-            2, b"isr: stopping with the best so far; once more to stop at once\n"
-        )  # safe in a signal handler
+        # Safe in a signal handler.
+        os.write(2, b"isr: stopping with the best so far; once more to stop at once\n")
 
     kept = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -28,11 +28,17 @@ LEAST_SECONDS = 0.3
 def keep_compiled_programs() -> None:
     """Turn JAX's persistent compilation cache on, unless there is no folder for it or the user has set one.
 
-    What lies there is run, so a user's own folder must be as private as ours, and what others left in ours is removed.
+    What lies there is run, so a user's own folder must be as private as ours, or it is not used (one that is made later
+    or lies elsewhere is JAX's); and what others left in ours is removed.
     """
     given, folder = getattr(jax.config, "jax_compilation_cache_dir", None), cache_dir()
-    if given is not None:
-        _refuse_open_to_others(given)
+    if given is not None and Path(given).is_dir() and not is_private(Path(given)):
+        jax.config.update("jax_compilation_cache_dir", None)
+        warnings.warn(
+            f"JAX's cache of compiled programs, {visible(given)}, belongs to somebody else or others may write to it; "
+            "it is not used, since what lies there is run. Make it private (chmod 700), or leave it to isr",
+            stacklevel=2,
+        )
     if given is not None or folder is None:
         return
     for path in folder.iterdir():
@@ -41,18 +47,6 @@ def keep_compiled_programs() -> None:
                 path.unlink()
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
-
-
-def _refuse_open_to_others(given: str) -> None:
-    """Turn JAX's cache off where others may write to its folder; one that is made later or lies elsewhere is JAX's."""
-    folder = Path(given)
-    if folder.is_dir() and not is_private(folder):
-        jax.config.update("jax_compilation_cache_dir", None)
-        warnings.warn(
-            f"JAX's cache of compiled programs, {visible(given)}, belongs to somebody else or others may write to it; "
-            "it is not used, since what lies there is run. Make it private (chmod 700), or leave it to isr",
-            stacklevel=3,
-        )
 
 
 # Seeds of further shares stand below the run's own, after the places that a population uses itself.

@@ -64,9 +64,7 @@ class Restarts:
 
     weights: np.ndarray
     masks: np.ndarray | None = None  # 1 where a restart may use a weight; everywhere when left out
-    groups: np.ndarray | None = (
-        None  # the sub-library of each, of which the best goes on; all are one when left out
-    )
+    groups: np.ndarray | None = None  # sub-libraries, of which the best go on; all are one when left out
 
     def every(self, n: int, *, first: int) -> Restarts:
         """Return every ``n``-th restart, from ``first`` on."""
@@ -107,7 +105,6 @@ class Population:
     """What training leaves: members with their held-out losses, the best first."""
 
     weights: np.ndarray  # one row per member, zero where cut
-    strengths: np.ndarray
     held_out: np.ndarray
     skipped: np.ndarray  # steps of each member at which something was not finite
     history: History
@@ -125,10 +122,10 @@ def train(
     path: Path | None = None,
 ) -> Population:
     """Train a population and return it. Checkpoints go to ``path``; a file found there is resumed from."""
-    run = _Run(task, restarts, schedule, seed, monitor or Monitor(verbose=False), path)
+    run = _Run(task, restarts, schedule, sequence_of(seed), monitor or Monitor(verbose=False), path)
     while True:
         run.train_phase()
-        if run.is_last_phase or run.monitor.should_stop():
+        if run.phase is schedule.phases[-1] or run.monitor.should_stop():
             run.write_checkpoint(now=run.monitor.stopped is not None)
             return run.result()
         run.begin_next_phase()
@@ -138,17 +135,12 @@ class _Run:
     """One `train` call: what does not change in it, and ``progress`` and ``history``, which say where it stands."""
 
     def __init__(
-        self,
-        task: Task,
-        restarts: Restarts,
-        schedule: Schedule,
-        seed: Seed,
-        monitor: Monitor,
+        self, task: Task, restarts: Restarts, schedule: Schedule, seed: np.random.SeedSequence, monitor: Monitor,
         path: Path | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         rows, (n_members, n) = task.data, restarts.weights.shape
         n_rows, n_held_out = (next(iter(arrays.values())).shape[-1] for arrays in (rows, task.held_out))
-        self.task, self.schedule, self.seed, self.monitor = task, schedule, sequence_of(seed), monitor
+        self.schedule, self.seed, self.monitor = schedule, seed, monitor
         self.path, self.history, self.written = path, History(), time.monotonic()
         self.n_steps = schedule.steps_of_epoch(n_rows)
         self.groups = np.zeros(n_members, int) if restarts.groups is None else restarts.groups
@@ -178,10 +170,6 @@ class _Run:
     @property
     def phase(self) -> Phase:
         return self.schedule.phases[self.progress.phase]
-
-    @property
-    def is_last_phase(self) -> bool:
-        return self.progress.phase == len(self.schedule.phases) - 1
 
     def curves(self) -> np.ndarray:
         """Return held-out losses of the phase so far, ``(epochs, members)``, infinite where not finite."""
@@ -247,26 +235,18 @@ class _Run:
 
     def result(self) -> Population:
         """Return the members as they are, the best first."""
-        strengths, masks, state = self.progress.strengths, self.progress.masks, self.progress.state
-        weights = self._weights()
-        if self.is_last_phase:  # the refit has no penalty; tell which one made the member
-            ladder = np.asarray(self.schedule.strengths, np.float32)
-            strengths = np.tile(ladder, len(strengths) // len(ladder))
+        weights, masks, skipped = self._weights(), self.progress.masks, self.progress.state.skipped
         held = self._held_out(weights, masks)
         order = np.argsort(held, kind="stable")
-        return Population(
-            (weights * masks)[order], strengths[order], held[order],
-            np.asarray(state.skipped)[order], self.history, self.monitor.stopped, self._still_falls(),
-        )  # fmt: skip
-
-    def _still_falls(self) -> bool:
-        """Return whether the last tenth of a whole phase with patience lowered the held-out loss by `STEEP`."""
         phase = max(self.schedule.phases, key=lambda p: p.n_epochs)
         named = zip(self.history.phases, self.history.held_out, strict=True)
-        losses = [_least(held) for name, held in named if name == phase.name]
-        if phase.patience is None or len(losses) < max(phase.n_epochs, LEAST_EPOCHS):
-            return False
-        return bool(min(losses) < min(losses[: -(len(losses) // 10)]) - STEEP)
+        losses = [_least(losses) for name, losses in named if name == phase.name]
+        is_whole = phase.patience is not None and len(losses) >= max(phase.n_epochs, LEAST_EPOCHS)
+        still_falls = is_whole and bool(min(losses) < min(losses[: -(len(losses) // 10)]) - STEEP)
+        return Population(
+            (weights * masks)[order], held[order], np.asarray(skipped)[order], self.history, self.monitor.stopped,
+            still_falls,
+        )  # fmt: skip
 
     def write_checkpoint(self, *, now: bool = False) -> None:
         """Write a checkpoint at the end of a phase, when the last one is old, or now."""
@@ -286,8 +266,8 @@ class _Run:
 
     def _held_out(self, weights: jax.Array | np.ndarray, masks: np.ndarray) -> np.ndarray:
         """Return the held-out loss of each member, infinite where it is not a number."""
-        raw, together = np.asarray(weights), self.together
-        found = self.evaluate(raw, masks, self.held_out, self.judging_key, self.noise, size=together)
+        raw = np.asarray(weights)
+        found = self.evaluate(raw, masks, self.held_out, self.judging_key, self.noise, size=self.together)
         return np.where(np.isnan(found), np.inf, found)
 
 

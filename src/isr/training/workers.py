@@ -101,7 +101,7 @@ def _n_shares(n_jobs: int | None) -> int:
 def joined(parts: list[Population]) -> Population:
     """Return all members of all shares, the best first."""
     order = np.argsort(np.concatenate([part.held_out for part in parts]), kind="stable")
-    names = ("weights", "strengths", "held_out", "skipped")
+    names = ("weights", "held_out", "skipped")
     together = (np.concatenate([getattr(part, name) for part in parts])[order] for name in names)
     history, curves = History(), (part.history for part in parts)
     for epochs in zip_longest(*(zip(h.phases, h.train, h.held_out, strict=True) for h in curves)):

@@ -147,7 +147,7 @@ def test_too_many_observations_for_isr_are_refused():
     x, _ = _linear_pairs()
     with pytest.raises(ValueError, match="use ConditionalISR"):
         isr.ISR(**_options()).fit(x, np.random.default_rng(0).normal(size=(N, 3)))
-    with pytest.raises(TypeError, match="condenser belongs to ConditionalISR"):
+    with pytest.raises(TypeError, match="ISR has no option 'condenser'"):
         isr.ISR(condenser=3)
 
 

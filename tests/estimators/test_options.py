@@ -37,12 +37,6 @@ def test_what_a_coupling_does_can_be_chosen_for_flows_and_surrogates():
             lambda: isr.ISR(effort="quick"),
             r"'effort' is now part of training: ISR\(training=isr.Training\(effort='quick'\)\)",
         ),
-        (
-            lambda: isr.SymbolicFlow(primitives=["id"]),
-            r"'primitives' is now called 'library': SymbolicFlow\(library=\['id'\]\)",
-        ),
-        (lambda: isr.ConditionalISR(n_features=8), r"ConditionalISR\(condenser=isr.Condenser\(8\)\)"),
-        (lambda: isr.SymbolicFlow(n_devices=2), "no option 'n_devices' any more"),
         (lambda: isr.Training(efort="quick"), r"Training has no option 'efort' \(did you mean 'effort'\?\)"),
         (lambda: isr.SymbolicFlow(training=3).fit(np.eye(9)), "training must be an isr.Training, an effort"),
         (

@@ -13,10 +13,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from isr.estimators.equation_model import Shown
 from isr.estimators.inverse import ConditionalISR, observation_noise
 from isr.estimators.motion_fit import find_series_law
 from isr.estimators.settings import seed_of
-from isr.estimators.shown import Shown
 from isr.inversion.find import REFUTED, find_law
 from isr.inversion.law import Law
 from isr.inversion.means import Searcher
@@ -31,7 +31,7 @@ from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
 from isr.posterior.posterior import read_observations
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import simulate
-from isr.storage import Bundle, save
+from isr.storage import Bundle
 from isr.tables.arrays import refuse_extremes
 from isr.tables.names import symbol_names
 from isr.tables.tables import Table, check_paired, check_units, read_table
@@ -259,10 +259,6 @@ class Inversion(Shown, BaseEstimator):
             SavedLaws(of_law(self.law_), of_prior_law(self.prior_)), self.x_columns_.names, self.y_columns_.names,
             dict(self.units or {}), kind="Inversion", metadata=known,
         )  # fmt: skip
-
-    def save(self, path: str | Path) -> None:
-        """Write the laws to a file; `isr.load` reads it."""
-        save(self, path)
 
     # Fitting --------------------------------------------------------------------------------------------------
 

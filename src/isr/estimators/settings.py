@@ -28,28 +28,20 @@ def explains_wrong_options(cls: Kind) -> Kind:
 
     @functools.wraps(init)
     def checked(self, *args, **options) -> None:
+        kind, of_training = type(self).__name__, inspect.signature(Training).parameters
         for name, value in options.items():
-            if name not in known:
-                raise TypeError(_instead(type(self).__name__, name, value, known))
+            if name in known:
+                continue
+            if name in of_training and "training" in known:
+                raise TypeError(
+                    f"{name!r} is now part of training: {kind}(training=isr.Training({name}={value!r}))"
+                )
+            instead = did_you_mean(name, known) or f"; its options are {', '.join(known)}"
+            raise TypeError(f"{kind} has no option {name!r}{instead}")
         init(self, *args, **options)
 
     cls.__init__ = checked
     return cls
-
-
-def _instead(kind: str, name: str, value: object, known: list[str]) -> str:
-    if name in inspect.signature(Training).parameters and "training" in known:
-        return f"{name!r} is now part of training: {kind}(training=isr.Training({name}={value!r}))"
-    if name == "n_features" and "condenser" in known:
-        return f"{name!r} is now part of condenser: {kind}(condenser=isr.Condenser({value!r}))"
-    if name == "primitives" and "library" in known:
-        return f"{name!r} is now called 'library': {kind}(library={value!r})"
-    if name == "condenser" and kind == "ISR":
-        return "condenser belongs to ConditionalISR: ISR gives y as an output, it does not read it"
-    if name == "n_devices":
-        return f"{kind} has no option 'n_devices' any more; share restarts out with isr.Training(n_jobs=...)"
-    options = did_you_mean(name, known) or f"; its options are {', '.join(known)}"
-    return f"{kind} has no option {name!r}{options}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from scipy import stats
 import isr
 from isr.inversion.marginals import recognise
 from isr.inversion.noise import choose
+from isr.inversion.prior import _recognised
 from isr.inversion.record import of_law, of_prior_law, to_law
 
 LAWS = {
@@ -98,3 +99,25 @@ def test_a_law_of_x_is_refuted_by_rows_of_another():
     model = isr.Inversion(fallback=False).fit(x, x[:, 0] + 0.1 * rng.normal(size=800))
     assert model.prior_.p_value(x) > 1e-3
     assert model.prior_.p_value(np.column_stack([x[:, 0], x[:, 0]])) < 1e-4
+
+
+def test_independent_variables_are_not_a_mixture_where_a_test_errs():
+    x = np.random.default_rng(0).uniform([0.5, 0.1], [2, 1], size=(3000, 2))
+    apart = _recognised(x, ["m", "c"], [0, 1])
+    assert [part.marginal.support for part in apart] == [(0.5, 2.0), (0.1, 1.0)]
+
+
+@pytest.mark.parametrize(("low", "high"), [(5, 20), (25, 60), (0.05, 0.4), (1e-6, 5e-6)])
+def test_a_box_of_round_numbers_is_recognised_from_five_hundred_rows(low, high):
+    x = np.random.default_rng(1).uniform(low, high, 500)
+    assert_allclose(recognise(x).support, (low, high), rtol=1e-9)
+
+
+def test_counts_of_two_species_are_poisson_numbers():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(50, 500, size=(2000, 2))
+    y = rng.poisson(np.column_stack([0.7 * x[:, 0] + 0.9 * x[:, 1], 0.02 * x[:, 0] + 0.4 * x[:, 1]])).astype(
+        float
+    )
+    model = isr.Inversion().fit(x, y)
+    assert all(column.is_count for column in model.law_.columns)

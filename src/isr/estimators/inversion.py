@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,14 +17,15 @@ from isr.estimators.equation_model import Shown
 from isr.estimators.inverse import ConditionalISR, observation_noise
 from isr.estimators.motion_fit import find_series_law
 from isr.estimators.settings import seed_of
-from isr.inversion.find import REFUTED, find_law
+from isr.inversion.families import REFUTED
+from isr.inversion.find import find_law
 from isr.inversion.law import Law
 from isr.inversion.means import Searcher
 from isr.inversion.posterior import LawPosterior
-from isr.inversion.prior import PriorLaw, of_prior, recognise_prior
+from isr.inversion.prior import PriorLaw, of_prior, recognise_prior, redrawn
 from isr.inversion.proposal import find_proposal
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
-from isr.inversion.screen import N_ROWS
+from isr.inversion.screen import N_ROWS, normal_scores
 from isr.inversion.written import read_laws, sampler_code
 from isr.posterior.abstract import AbstractPosterior, summary_table
 from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
@@ -45,6 +46,8 @@ N_COMPARED = 60
 CLEARLY = 2.0
 # A summary of a table rests on so many effective draws.
 ENOUGH = 400
+# Rows whose posteriors are weighed again by other laws; up to so many rows the law of x has errors that count.
+N_OPEN, FEW = 12, 2000
 # How far beyond the rows a law is trusted, as a share of their range; of that where rows end sharply.
 BEYOND, NEAR = 0.2, 0.05
 
@@ -133,6 +136,7 @@ class Inversion(Shown, BaseEstimator):
         prior = self._stated_prior(x_table)
         found = self._find(x_table, y_table, symbols)
         self.law_, self.tests_, self.notes_ = found.law, dict(found.tests), found.notes
+        self.doubt_ = getattr(found, "doubt", None)
         self.prior_ = prior or recognise_prior(x_table.values, symbols, self._say)
         if prior is None and (p := self.prior_.p_value(x_table.values[:N_ROWS])) < REFUTED:
             self.notes_ += (f"the law of x that was recognised is refuted (p = {p:.1g}); state the prior",)
@@ -141,6 +145,10 @@ class Inversion(Shown, BaseEstimator):
         self.fallback_ = self.comparison_ = None
         if not found.passed and self.fallback:
             self._compare(x_table, y_table)
+        if self.doubt_ is not None and prior is None and len(x_table.values) <= FEW:
+            again = redrawn(self.prior_, x_table.values, len(self.doubt_.draws))
+            self.doubt_ = replace(self.doubt_, priors=(self.prior_, *again))
+        self.notes_ += self._open(x_table.values, y_table.values)
         self.verdict_, self.is_green_ = self._verdict(found.passed), found.passed and not self.notes_
         return self
 
@@ -183,7 +191,7 @@ class Inversion(Shown, BaseEstimator):
         return LawPosterior(
             self.law_, self.prior_, rows, self.x_columns_.names, self.y_columns_.names, units=self.units,
             simulator=getattr(self, "simulator_", None), extent=self.extent_,
-            proposal=self.proposal_,
+            proposal=self.proposal_, doubt=self.doubt_,
         )  # fmt: skip
 
     def table(self, y: Any, n: int = 1000) -> pd.DataFrame:
@@ -304,6 +312,28 @@ class Inversion(Shown, BaseEstimator):
         self.comparison_ = float(np.mean(gain)), float(np.std(gain) / np.sqrt(len(gain)))
         if self.comparison_[0] > CLEARLY * self.comparison_[1]:
             self.fallback_ = flow
+
+    def _open(self, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
+        """A note where posteriors, of rows far out or where rivals part, move with other laws as likely by the rows."""
+        if self.doubt_ is None or self.fallback_ is not None:
+            return ()
+        x = x[:N_ROWS]
+        far, apart = np.sum(normal_scores(x) ** 2, axis=1), self.doubt_.apart(x)
+        tried = dict.fromkeys([*np.argsort(-far)[: N_OPEN // 2], *np.argsort(-apart)[: N_OPEN // 2]])
+        found = []
+        for i in tried:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                try:
+                    found.append(self._posterior(y[i][None]).open_to)
+                except ValueError:
+                    continue
+        said = [text for text in found if text]
+        return (
+            (f"the rows leave the law open: for {len(said)} of {len(tried)} of them, {said[0]}",)
+            if said
+            else ()
+        )
 
     def _held(self, x: np.ndarray, y: np.ndarray) -> float:
         with warnings.catch_warnings():

@@ -15,17 +15,21 @@ from jaxtyping import Float
 
 from isr.inversion import noise as noises
 from isr.inversion.correlations import find_groups
+from isr.inversion.families import REFUTED, moved, with_families
 from isr.inversion.law import Column, Group, Law
-from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, scaled, values_of
-from isr.inversion.refit import own_floor, refit, simplified
+from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, values_of
+from isr.inversion.refit import Refitted, own_floor, refit, simplified
+from isr.inversion.rivals import Doubt, find_doubt
 from isr.inversion.screen import N_ROWS, Features, classes, depends, different_rows, normal_scores
 from isr.search.candidates import price
 from isr.search.formula import Formula
+from isr.search.rows import Data
+from isr.search.tidy import tidied
 
-# A law is refuted where a test of what it leaves has a smaller p-value.
-REFUTED = 1e-4
 # Stated noise is that of the rows where their residuals are at most so many times as large.
 AS_STATED = 1.15
+# Rows on which a shorter form must have the same values.
+N_TIDIED = 400
 # A positive column may follow a law of its logarithm where it spans this ratio.
 LEAST_RATIO = 4.0
 # Columns with a larger correlation are the same in another unit.
@@ -36,11 +40,12 @@ VANISHING = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The law, p-values by what was tested, and notes on what was done and what to know of it, a sentence each."""
+    """The law, p-values by what was tested, notes on what to know of it, a sentence each, and what rows leave open."""
 
     law: Law
     tests: Mapping[str, float]
     notes: tuple[str, ...] = ()
+    doubt: Doubt | None = None
 
     @property
     def passed(self) -> bool:
@@ -102,9 +107,10 @@ def find_law(
         grouped = find_groups(law, task.features, task.y, search, task.frozen)
         if any(len(g.columns) > 1 for g in grouped.groups):
             law = task.refitted(grouped)
-        noisier = task.with_noise(law)
+        noisier = with_families(law, task.features.x, task.y, task.is_stated)
         law = law if noisier is law else task.refitted(noisier)
-    return Found(law, task.tests(law), tuple(task.notes))
+    law = law if search is None else task.tidied(law)
+    return Found(law, task.tests(law), tuple(task.notes), task.doubt(law) if search is not None else None)
 
 
 @dataclass
@@ -121,6 +127,8 @@ class _Task:
     say: Callable[[str], None]
     notes: list[str]
     frozen: list[float] = field(default_factory=list)
+    forms: dict[str, list[tuple[Formula | None, Formula | None]]] = field(default_factory=dict)
+    fitted: Refitted | None = None
 
     # Means and scales ---------------------------------------------------------------------------------------------
 
@@ -142,6 +150,7 @@ class _Task:
             if weight is not None and self.y_names[j] not in self.stated:
                 mean = self._weighted(j, mean, transform, weight)
             column = Column(self.y_names[j], j, mean.formula, formula, transform)
+            self.forms.setdefault(column.name, []).extend((form, None) for form in mean.rivals)
             columns.append(self._as_count(column) if self.noise is None and not transform else column)
         return tuple(columns), kept
 
@@ -198,12 +207,24 @@ class _Task:
         is_better = (other.passed or not plain.passed) and (
             self._deviance(other) + 2 * float(np.sum(logs)) < self._deviance(plain)
         )
-        return (other, "log") if is_better else (plain, "")
+        return self._unlogged(other, y) if is_better else (plain, "")
+
+    def _unlogged(self, mean: Mean, y: np.ndarray) -> tuple[Mean, str]:
+        """A mean of the logarithm; of y itself where rows have no noise."""
+        formula = Formula(sympy.powdenest(sympy.exp(mean.formula.expression), force=True))
+        residual = y - values_of(formula, self.features.x, self.x_names)
+        if not np.std(residual) <= EXACT * np.std(y):
+            return mean, "log"
+        return Mean(formula, residual, 1.0), ""
 
     def _is_settled(self, mean: Mean, y: np.ndarray) -> bool:
         """Whether a mean leaves nothing, neither in size."""
-        even = self.features.p_value(normal_scores(np.abs(mean.residual))) > 1e-3
-        return bool(np.std(mean.residual) <= EXACT * np.std(y)) or (mean.passed and even)
+        if np.std(mean.residual) <= EXACT * np.std(y):
+            return True
+        sizes = [np.abs(mean.residual)]
+        if np.min(y) >= 0 and np.all(y == np.round(y)):  # counts scatter by the root of their mean
+            sizes.append(sizes[0] / np.sqrt(np.maximum(y - mean.residual, 1e-3)))
+        return mean.passed and any(self.features.p_value(normal_scores(size)) > 1e-3 for size in sizes)
 
     def _deviance(self, mean: Mean) -> float:
         """Minus twice the log-likelihood of a mean with the best scale of a few, and what their forms cost."""
@@ -227,6 +248,8 @@ class _Task:
             scale = find_scale(self.features, residuals, self.x_names, self.search, own)
             weight = 1 / np.maximum(scale.values, 1e-3 * np.median(scale.values)) ** 2
             scales |= dict.fromkeys(numbers, (scale.formula, weight if scale.formula.variables else None))
+            for j in numbers:
+                self.forms.setdefault(self.y_names[j], []).extend((None, form) for form in scale.rivals[:2])
         return scales
 
     def _known_scale(self, j: int, mean: Mean, spread: float) -> sympy.Expr | None:
@@ -254,38 +277,8 @@ class _Task:
         shorter = len(again.formula.constants) <= len(mean.formula.constants)
         return again if again.passed and (shorter or not fits) else mean
 
-    # Noise --------------------------------------------------------------------------------------------------------
-
-    def with_noise(self, law: Law) -> Law:
-        """The law with the family of noise of each group; groups of one size share it where it does for all of them."""
-        w = law.whitened(self.features.x, self.y)
-        chosen: dict[int, noises.Choice] = {}
-        for size in {len(g.columns) for g in law.groups}:
-            numbers = [
-                i for i, g in enumerate(law.groups) if len(g.columns) == size and not self._is_stated(law, g)
-            ]
-            if not numbers:
-                continue
-            together = noises.choose(np.concatenate([_unit(w[i]) for i in numbers], axis=1), ring=False)
-            for i in numbers:
-                own = noises.choose(_in_one_unit(law, w[i], i), ring=law.groups[i].correlation is None)
-                fits = noises.p_value(together.noise, together.standardised(_unit(w[i]))) > REFUTED
-                if own.noise.kind == together.noise.kind or (fits and own.noise.kind != "ring"):
-                    own = replace(own, noise=together.noise, shift=together.shift, scale=together.scale)
-                chosen[i] = own
-        chosen = {i: choice for i, choice in chosen.items() if choice.noise.kind != "normal"}
-        if not chosen:
-            return law
-        columns, groups = list(law.columns), list(law.groups)
-        for i, choice in chosen.items():
-            groups[i] = replace(groups[i], noise=choice.noise)
-            common = _common_scale(law, i) if choice.noise.kind == "ring" else None
-            for k, j in enumerate(groups[i].columns):
-                columns[j] = _moved(columns[j], choice, k, common)
-        return replace(law, columns=tuple(columns), groups=tuple(groups))
-
-    def _is_stated(self, law: Law, group: Group) -> bool:
-        """Whether the noise of a group was stated, is none, or that of a count."""
+    def is_stated(self, law: Law, group: Group) -> bool:
+        """Return whether the noise of a group was stated, is none, or that of a count."""
         scales = [law.columns[j].scale for j in group.columns]
         return law.columns[group.columns[0]].is_count or any(
             s.expression == 0 or any(c in self.frozen for c in s.constants) for s in scales
@@ -308,7 +301,7 @@ class _Task:
                 and (tried := refit(floored, x, self.y, frozen=self.frozen)).bic < fitted.bic
             ):
                 fitted = tried
-            fitted = simplified(fitted, x, self.y, frozen=self.frozen)
+            fitted = self.fitted = simplified(fitted, x, self.y, frozen=self.frozen)
         except (np.linalg.LinAlgError, FloatingPointError) as error:
             self.notes.append(f"constants were not refitted together: {error}")
             return law
@@ -324,8 +317,24 @@ class _Task:
                 ring = noises.settled_ring(groups[i].noise, w)
                 groups[i] = replace(groups[i], noise=ring.noise)
                 for k, j in enumerate(groups[i].columns):
-                    columns[j] = _moved(columns[j], ring, k, None)
+                    columns[j] = moved(columns[j], ring, k, None)
         return replace(law, columns=tuple(columns), groups=tuple(groups))
+
+    def tidied(self, law: Law) -> Law:
+        """The law with each mean in the shortest form that has the same constants and values."""
+        x, columns = self.features.x[:N_TIDIED], list(law.columns)
+        for j, column in enumerate(columns):
+            if column.name in self.stated:
+                continue
+            data = Data.of(self.x_names, x, values_of(column.mean, x, self.x_names))
+            short, known = (
+                Formula(tidied(column.mean.expression, data)),
+                dict(zip(column.mean.constants, column.mean.errors, strict=False)),
+            )
+            if set(short.constants) == set(column.mean.constants):
+                errors = tuple(known[c] for c in short.constants) if known else ()
+                columns[j] = replace(column, mean=replace(short, errors=errors))
+        return replace(law, columns=tuple(columns))
 
     def tests(self, law: Law) -> dict[str, float]:
         """What the law leaves: trends of residuals and of their size with x, and residuals against their noise."""
@@ -346,10 +355,15 @@ class _Task:
                 size = self.features.p_value(normal_scores(np.abs(row)), trend=True)
                 found[f"scale of {column.name}"] = min(1.0, n * size)
         for group, w in zip(law.groups, law.whitened(x, self.y), strict=True):
-            if not self._is_stated(law, group) or law.columns[group.columns[0]].is_count:
+            if not self.is_stated(law, group) or law.columns[group.columns[0]].is_count:
                 names = ", ".join(law.columns[j].name for j in group.columns)
                 found[f"noise of {names}"] = min(1.0, len(law.groups) * noises.p_value(group.noise, w))
         return found
+
+    def doubt(self, law: Law) -> Doubt | None:
+        """What the rows leave open of the law."""
+        self.say("which other laws follow the rows as well")
+        return find_doubt(law, self.fitted, self.forms, self.features.x, self.y, self.frozen)
 
 
 def _with_floors(law: Law, x: np.ndarray) -> Law | None:
@@ -361,35 +375,3 @@ def _with_floors(law: Law, x: np.ndarray) -> Law | None:
             floor = sympy.Float((VANISHING * middle) ** 2)
             columns[j] = replace(column, scale=Formula(sympy.sqrt(column.scale.expression**2 + floor)))
     return None if columns == list(law.columns) else replace(law, columns=tuple(columns))
-
-
-def _unit(w: np.ndarray) -> np.ndarray:
-    return w / np.sqrt(np.mean(w * w, axis=1, keepdims=True))
-
-
-def _common_scale(law: Law, number: int) -> float | None:
-    """The scale that both columns of a pair have in common where neither changes with x."""
-    scales = [law.columns[j].scale for j in law.groups[number].columns]
-    if len(scales) != 2 or any(s.variables for s in scales):
-        return None
-    return float(np.sqrt(abs(float(scales[0].expression * scales[1].expression))))
-
-
-def _in_one_unit(law: Law, w: np.ndarray, number: int) -> np.ndarray:
-    """Residuals in one unit for both columns of a pair, for noise around a circle is round in the units of y."""
-    common = _common_scale(law, number)
-    if common is None or law.groups[number].correlation is not None:
-        return w
-    scales = [abs(float(law.columns[j].scale.expression)) for j in law.groups[number].columns]
-    return w * np.array(scales)[:, None] / common
-
-
-def _moved(column: Column, choice: noises.Choice, k: int, common: float | None) -> Column:
-    """A column with the centre and the scale that its family of noise gives it."""
-    scale = column.scale.expression if common is None else sympy.Float(common)
-    mean = column.mean.expression + sympy.Float(float(choice.shift[k])) * scale
-    return replace(
-        column,
-        mean=Formula(mean) if choice.shift[k] else column.mean,
-        scale=scaled(Formula(scale), float(choice.scale[k])),
-    )

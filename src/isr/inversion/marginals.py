@@ -17,7 +17,7 @@ from scipy import optimize, stats
 from scipy.special import logsumexp, ndtr, ndtri
 
 from isr.densities.mixtures import find_mixture
-from isr.tables.bounds import sharp_ends
+from isr.tables.bounds import end_gap, sharp_ends
 
 # A family passes unless rows it was not fitted to refute it at this level (Kolmogorov-Smirnov).
 REFUTED = 1e-3
@@ -28,7 +28,9 @@ MOST_VALUES = 200
 N_TABLE = 4001
 MOST_MODES = 6
 # With fewer rows no end is known to be sharp; a box is then tried that goes this many gaps beyond the rows.
-ENOUGH_FOR_EDGES, GAPS = 1000, 1.0
+ENOUGH_FOR_EDGES, GAPS = 1000, 1.5
+# A round number is the end of a box within so many gaps, and where those are this share of its step.
+FARTHEST_ROUND, ROUND = 4.0, 0.3
 # Families of positive variables, or of those beyond a sharp end.
 ONE_SIDED = ("lognorm", "gamma", "weibull_min", "expon")
 
@@ -182,17 +184,48 @@ def recognise(x: Float[np.ndarray, " n"]) -> Marginal:
     return Marginal(best, dict(_families(x, ends, box, only=best))[best], p_value)
 
 
+def refitted(known: Marginal, rows: Float[np.ndarray, " n"], x: Float[np.ndarray, " n"]) -> Marginal:
+    """Return a recognised law of a column with numbers of other rows; ends are those of the column."""
+    if known.kind in ("values", "mixture"):
+        return known
+    if known.kind == "uniform":  # ends that are no round numbers move with the outermost rows
+        low, high = known.support
+        low += 0.0 if float(f"{low:.3g}") == low else float(rows.min() - x.min())
+        high -= 0.0 if float(f"{high:.3g}") == high else float(x.max() - rows.max())
+        return Marginal("uniform", (low, high - low))
+    return next((Marginal(kind, own) for kind, own in _families(rows, *_ends(x), only=known.kind)), known)
+
+
 def _ends(x: np.ndarray) -> tuple[Ends, Ends]:
     """Where rows end sharply, or a positive variable or a share may end; and the box that they may fill."""
-    low, high = box = sharp_ends(x)
+    low, high = (
+        end if end is None else _end(x, sign) for end, sign in zip(sharp_ends(x), (1, -1), strict=True)
+    )
+    box = low, high
     if len(x) < ENOUGH_FOR_EDGES:
-        gap = GAPS * float(np.ptp(x)) / len(x)
-        box = x.min() - gap if low is None else low, x.max() + gap if high is None else high
+        box = _end(x, 1) if low is None else low, _end(x, -1) if high is None else high
     if low is None and x.min() > 0:
         low = 0.0
     if low == 0 and high is None and x.max() < 1:
         high = 1.0
     return (low, high), (low, high) if None in box else box
+
+
+def _end(x: np.ndarray, sign: int) -> float:
+    """The end of a box: a round number where one is near by no accident, else a gap or so beyond the last row.
+
+    So many gaps are the odds of one in twenty that the box goes on; a wider one would move what is inferred near it.
+    """
+    first = float(np.min(sign * x))
+    gap = min(float(np.ptp(x)) / len(x), 2 * end_gap(sign * x))
+    for digits in range(-int(np.floor(np.log10(np.ptp(x)))), 16):
+        for step in (10.0**-digits, 0.5 * 10.0**-digits):
+            near = float(np.floor(first / step) * step)
+            if first - near <= FARTHEST_ROUND * gap:
+                return sign * (
+                    round(near, digits + 1) if FARTHEST_ROUND * gap <= ROUND * step else first - GAPS * gap
+                )
+    return sign * (first - GAPS * gap)
 
 
 def _families(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import sympy
 from jaxtyping import Float
 
 from isr.inversion.screen import Features, normal_scores
-from isr.search.candidates import price
+from isr.search.candidates import Candidate, price
 from isr.search.find import find_laws
 from isr.search.formula import Formula, compiled, symbol
 
@@ -25,11 +25,16 @@ Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None, Sequence[str]], Se
 PASSED = 1e-3
 # Residuals below this share of the spread are rounding.
 EXACT = 1e-8
-# A polynomial with at most so many terms needs no search beside it, where many rows leave no doubt.
-SHORT, CLEARLY, MANY = 2, 0.02, 500
+# A polynomial with at most so many terms needs no search beside it, where many rows leave no doubt; nor does a sum
+# of many variables, each times a number.
+SHORT, CLEARLY, MANY, MANY_VARIABLES = 2, 0.02, 500, 3
 # Of all searches together, and of one at least; formulas of a search that are judged.
-MAX_SECONDS, LEAST_SECONDS, MOST_CANDIDATES = 240.0, 4.0, 5
+MAX_SECONDS, LEAST_SECONDS, MOST_CANDIDATES = 240.0, 4.0, 12
+# Of fewer rows rivals are sought for so many seconds, where a short law ended the search before.
+FEW_ROWS, RIVAL_SECONDS = 600, 8.0
 CLIP = 4.0
+# What is longer by less, twice in nats, is a rival.
+RIVAL = 30.0
 # Where the scale nearly vanishes residuals are errors of the mean; rows there count no more than at this share of it.
 LEAST_WEIGHED = 0.2
 NORMAL_SIZE = float(np.sqrt(np.pi / 2))
@@ -44,11 +49,12 @@ ROUNDING, GRAM_ROUNDING = 1e-9, 1e-14
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """A formula for a column, what it leaves, and the p-value of "what it leaves does not depend on x"."""
+    """A formula for a column, what it leaves, the p-value of "that does not depend on x", and formulas as likely."""
 
     formula: Formula
     residual: Float[np.ndarray, " n"]
     p_value: float
+    rivals: tuple[Formula, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -91,7 +97,8 @@ def find_mean(
     for degree in (1, 2, 3):
         fit = fit_polynomial(x, y, names, degree=degree, weight=weight)
         mean = judge(fit.formula)
-        if mean.p_value > CLEARLY and fit.n_terms <= SHORT and len(x) >= MANY:
+        is_clear = mean.p_value > CLEARLY and len(x) >= MANY
+        if is_clear and (fit.n_terms <= SHORT or (degree == 1 and x.shape[1] >= MANY_VARIABLES)):
             return mean
     for functions in (WAVES, KINKS):
         known = any(mean.passed for mean in found)
@@ -107,7 +114,10 @@ def find_mean(
                 judge(formula)
             if any(mean.passed for mean in found):
                 break
-    return min(found, key=lambda mean: (not mean.passed, mean.price(weight)))
+    ranked = sorted(found, key=lambda mean: (not mean.passed, mean.price(weight)))
+    near = ranked[0].price(weight) + RIVAL
+    rivals = [mean.formula for mean in ranked[1:] if mean.price(weight) < near]
+    return replace(ranked[0], rivals=tuple(dict.fromkeys(rivals)))
 
 
 @dataclass
@@ -127,15 +137,20 @@ class Searcher:
     ) -> list[Formula]:
         """Return the best formulas for a column."""
         began = time.monotonic()
+        found = self._found(x, y, names, weight=weight, max_time=max(self.seconds / 3, LEAST_SECONDS))
+        if found and len(x) < FEW_ROWS and time.monotonic() - began < RIVAL_SECONDS:
+            found += self._found(x, y, names, weight=weight, max_time=RIVAL_SECONDS, settles=False)
+        self.seconds -= time.monotonic() - began
+        ranked = sorted(found, key=lambda candidate: candidate.description_length)
+        return [Formula(e) for e in dict.fromkeys(c.expression for c in ranked)][:MOST_CANDIDATES]
+
+    def _found(self, *rows: Any, **options: Any) -> list[Candidate]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)
-                found = find_laws(x, y, names, weight=weight, max_time=max(self.seconds / 3, LEAST_SECONDS))
+                return list(find_laws(*rows, **options).candidates[:MOST_CANDIDATES])
         except (ArithmeticError, np.linalg.LinAlgError):  # rows that no form can be fitted to
             return []
-        finally:
-            self.seconds -= time.monotonic() - began
-        return [Formula(candidate.expression) for candidate in found.candidates[:MOST_CANDIDATES]]
 
 
 def values_of(formula: Formula, x: np.ndarray, names: Sequence[str]) -> Float[np.ndarray, " n"]:
@@ -160,11 +175,12 @@ def lack_of_fit(
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """A formula for the scale of residuals, its size at the rows, and the p-value of "nothing else changes it"."""
+    """A formula for the scale of residuals, its size at rows, the p-value of "nothing else changes it", and rivals."""
 
     formula: Formula
     values: Float[np.ndarray, " n"]
     p_value: float
+    rivals: tuple[Formula, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -200,15 +216,21 @@ def find_scale(
     x, size = features.x, np.mean(np.abs(residuals), axis=0)
     constant = float(np.sqrt(np.mean(residuals**2)))
     found = [Scale(Formula(sympy.Float(constant)), np.full(len(x), constant), _evenness(features, residuals))]
-    if found[0].passed:
-        return found[0]
 
     def consider(formula: Formula) -> None:
         found.extend(_with_floor(features, residuals, formula, names))
 
+    def with_rivals(best: Scale) -> Scale:
+        near = best.price(residuals) + RIVAL
+        ranked = sorted(found, key=lambda s: s.price(residuals))
+        rivals = [s.formula for s in ranked if s is not best and s.price(residuals) < near]
+        return replace(best, rivals=tuple(dict.fromkeys(rivals)))
+
     if mean is not None and mean.variables:
         consider(mean)
         consider(Formula(sympy.sqrt(sympy.Abs(mean.expression))))
+    if found[0].passed:
+        return with_rivals(found[0])
     logs, guess = (
         np.mean(np.log(np.abs(residuals) + 1e-12 * constant), axis=0) - LOG_SIZE,
         np.full(len(x), constant),
@@ -226,7 +248,7 @@ def find_scale(
         chosen = features.variables(size) or list(range(x.shape[1]))
         for formula in search(x[:, chosen], NORMAL_SIZE * size, None, [names[j] for j in chosen]):
             consider(formula)
-    return min(found, key=lambda s: (not s.passed, s.price(residuals)))
+    return with_rivals(min(found, key=lambda s: (not s.passed, s.price(residuals))))
 
 
 def _evenness(features: Features, residuals: np.ndarray) -> float:

@@ -15,6 +15,7 @@ from isr.bijections.flow import Precision
 from isr.inversion.law import Law
 from isr.inversion.prior import PriorLaw
 from isr.inversion.proposal import Impossible, Proposal, Sampler, find_proposal
+from isr.inversion.rivals import Doubt
 from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent
 from isr.posterior.pareto import TRUSTED
@@ -24,6 +25,8 @@ from isr.posterior.simulation import Simulator
 # Below this p-value of the predictive check an observation does not fit what the posterior says of it.
 UNLIKELY = 1e-3
 N_PREDICTED = 2000
+# Draws that are weighed again by every law that the rows leave open.
+N_DOUBTED = 600
 # Weights that rest on fewer draws of 4000 than this are called too few.
 LEAST_EFFECTIVE = 40
 
@@ -34,6 +37,10 @@ class UnlikelyObservationWarning(UserWarning):
 
 class ParetoWarning(UserWarning):
     """The weights of a posterior have a heavy tail: its draws may miss part of it."""
+
+
+class RivalWarning(UserWarning):
+    """Another law, as likely by the rows, would give another posterior; the message names it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +89,7 @@ class LawPosterior(AbstractPosterior):
         simulator: Simulator | None = None,
         extent: Extent | None = None,
         proposal: Proposal | None = None,
+        doubt: Doubt | None = None,
     ) -> None:
         self.law, self.prior = law, prior
         self.proposal = find_proposal(law, prior) if proposal is None else proposal
@@ -89,7 +97,7 @@ class LawPosterior(AbstractPosterior):
         self.y_star = np.atleast_2d(np.asarray(y_star, dtype=float))
         self.units = dict(units or {})
         self.simulator, self.extent = simulator, extent
-        self.bounds = prior.bounds
+        self.bounds, self.doubt = prior.bounds, doubt
 
     @cached_property
     def _samplers(self) -> list[Sampler]:
@@ -130,7 +138,7 @@ class LawPosterior(AbstractPosterior):
 
     @cached_property
     def _checked(self) -> bool:
-        """Whether the observation fits what the posterior says of it; a warning says so where it does not."""
+        """Whether the observation fits what the posterior says of it and no other law moves it; warnings tell."""
         p_value = self.predictive().p_value
         if p_value < UNLIKELY:
             warnings.warn(
@@ -139,7 +147,21 @@ class LawPosterior(AbstractPosterior):
                 UnlikelyObservationWarning,
                 stacklevel=5,
             )
-        return p_value >= UNLIKELY
+        if self.open_to:
+            warnings.warn(
+                f"the rows leave this posterior open: {self.open_to}; more rows, rows near this observation, or a law "
+                "that is stated would settle it",
+                RivalWarning,
+                stacklevel=5,
+            )
+        return p_value >= UNLIKELY and not self.open_to
+
+    @cached_property
+    def open_to(self) -> str:
+        """Which other law, as likely by the rows, would move this posterior; empty where none would."""
+        if self.doubt is None:
+            return ""
+        return self.doubt.of(self.quick(N_DOUBTED, np.random.default_rng(0)), self.y_star)
 
     @property
     def effective_size(self) -> float:
@@ -162,7 +184,7 @@ class LawPosterior(AbstractPosterior):
         if _worst(self._samplers)[1] > TRUSTED:
             return f"the weights have a heavy tail, k = {self.pareto_k:.2f}"
         p = self.predictive().p_value
-        return f"the observation does not fit: p = {p:.2g}" if p < UNLIKELY else ""
+        return f"the observation does not fit: p = {p:.2g}" if p < UNLIKELY else self.open_to
 
     def _draw(self, n: int, seed: int, precision: Precision = "double") -> tuple[np.ndarray, float]:
         rng = np.random.default_rng(seed)

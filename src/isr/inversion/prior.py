@@ -20,7 +20,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 from isr.densities.mixtures import find_mixture
 from isr.inversion.find import find_law
 from isr.inversion.law import Law
-from isr.inversion.marginals import Marginal, recognise, stated
+from isr.inversion.marginals import Marginal, recognise, refitted, stated
 from isr.inversion.noise import LOG_TWO_PI
 from isr.inversion.screen import N_ROWS, Features, depends
 from isr.posterior.priors import Prior
@@ -309,7 +309,9 @@ def recognise_prior(
     if say is not None:
         say("the law of x")
     x = x[:N_ROWS]
-    return PriorLaw(tuple(names), tuple(_recognised(x, names, members) for members in _dependent(x)))
+    return PriorLaw(
+        tuple(names), tuple(p for members in _dependent(x) for p in _recognised(x, names, members))
+    )
 
 
 def _dependent(x: np.ndarray) -> list[list[int]]:
@@ -323,23 +325,51 @@ def _dependent(x: np.ndarray) -> list[list[int]]:
     return [sorted(s) for s in sorted(sets, key=min)]
 
 
-def _recognised(x: np.ndarray, names: Sequence[str], members: list[int]) -> Part:
+def _recognised(x: np.ndarray, names: Sequence[str], members: list[int]) -> Sequence[Part]:
+    """The law of columns that seem to depend on each other; it may be that of each alone, which costs least."""
+    alone = [Alone(j, recognise(x[:, j])) for j in members]
     if len(members) == 1:
-        return Alone(members[0], recognise(x[:, members[0]]))
+        return alone
+    apart = sum(_price(len(part.marginal.parameters), part, x) for part in alone)
     orders: Iterable[tuple[int, ...]] = permutations(members) if len(members) <= 3 else [tuple(members)]
     laws = [given for order in islice(orders, MOST_ORDERS) if (given := _given(x, names, order))]
-    priced: list[tuple[float, int, Part]] = []
+    priced: list[tuple[float, int, Sequence[Part]]] = [(apart, -1, alone)]
     for number, law in enumerate(laws):
         n_constants = law.law.n_constants + len(law.first.marginal.parameters)
-        log_likelihood = float(np.sum(law.log_prob(x[:, list(law.columns)])))
-        priced.append((0.5 * np.log(len(x)) * n_constants - log_likelihood, number, law))
+        priced.append((_price(n_constants, law, x), number, [law]))
     mixture = find_mixture(x[:, members], most=MOST_COMPONENTS, kinds=("full",))
     if mixture is not None:
         normals = NormalMixture(mixture.weights, mixture.means, mixture.covariances)
-        priced.append((mixture.price, len(laws), Joint(tuple(members), normals)))
-    if not priced:
-        raise ValueError(f"no law is known of {', '.join(names[j] for j in members)}; state the prior")
-    return min(priced)[2]
+        priced.append((mixture.price, len(laws), [Joint(tuple(members), normals)]))
+    return min(priced, key=lambda one: one[:2])[2]
+
+
+def redrawn(prior: PriorLaw, x: Float[np.ndarray, "n d"], m: int) -> tuple[PriorLaw, ...]:
+    """Return laws of x as recognised, with the numbers that ``m`` draws of the rows, with replacement, give them.
+
+    Mixtures keep their numbers, but for those of one component, and so do laws of columns that follow others.
+    """
+    rng, laws = np.random.default_rng(0), list[PriorLaw]()
+    for _ in range(m):
+        rows = x[rng.integers(len(x), size=len(x))]
+        laws.append(PriorLaw(prior.names, tuple(_refitted(part, rows, x) for part in prior.parts)))
+    return tuple(laws)
+
+
+def _refitted(part: Part, rows: np.ndarray, x: np.ndarray) -> Part:
+    """A part with numbers of other rows."""
+    if isinstance(part, Alone):
+        return Alone(part.column, refitted(part.marginal, rows[:, part.column], x[:, part.column]))
+    if isinstance(part, Joint) and isinstance(part.prior, NormalMixture) and len(part.prior.weights) == 1:
+        own = rows[:, list(part.columns)]
+        return Joint(part.columns, NormalMixture(np.ones(1), own.mean(axis=0)[None], np.cov(own.T)[None]))
+    return part
+
+
+def _price(n_constants: int, part: Part, x: np.ndarray) -> float:
+    """Half the BIC of a part."""
+    log_likelihood = float(np.sum(part.log_prob(x[:, list(part.columns)])))
+    return 0.5 * float(np.log(len(x))) * n_constants - log_likelihood
 
 
 def _given(x: np.ndarray, names: Sequence[str], order: Sequence[int]) -> Given | None:

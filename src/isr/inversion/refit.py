@@ -52,7 +52,7 @@ def refit(
     if len(x) > MOST_ROWS:
         rows = np.random.default_rng(0).choice(len(x), MOST_ROWS, replace=False)
         x, y = x[rows], y[rows]
-    values = np.array(_constants(law, frozen))
+    values = np.array(constants_of(law, frozen))
     if not len(values):
         total = float(np.sum(law.log_prob(x, y, paired=True)))
         return Refitted(law, total, values, np.zeros((0, 0)), len(x))
@@ -68,7 +68,7 @@ def refit(
     values[is_log] = np.exp(values[is_log])
     size = np.where(is_log, values, 1.0)
     covariance = covariance * np.outer(size, size)
-    best = _with_values(law, _constants(law, frozen), values, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+    best = _with_values(law, constants_of(law, frozen), values, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
     has_ring = any(g.noise.kind == "ring" for g in law.groups)  # which is fitted as a whole one
     total = log_likelihood if has_ring else float(np.sum(best.log_prob(x, y, paired=True)))
     return Refitted(best, total, values, covariance, len(x))
@@ -79,8 +79,8 @@ def _free_numbers(group: Group) -> tuple[float, ...]:
     return group.noise.parameters[: group.noise.family.free]
 
 
-def _constants(law: Law, frozen: Sequence[float]) -> list[float]:
-    """Every constant that may move, once."""
+def constants_of(law: Law, frozen: Sequence[float]) -> list[float]:
+    """Return every constant that may move, once."""
     own = [v for formula in law.all_formulas for v in formula.constants]
     own += [v for group in law.groups for v in _free_numbers(group)]
     return [v for v in dict.fromkeys(own) if v not in set(frozen)]
@@ -134,9 +134,9 @@ class _Objective:
 
         n, k, function = len(x), len(law.columns), _opened(law, frozen)
         floors = [own_floor(c.scale) for c in law.columns]
-        is_log = np.array([any(v in own for own in floors) for v in _constants(law, frozen)])
+        is_log = np.array([any(v in own for own in floors) for v in constants_of(law, frozen)])
         typical = np.median(law.parts(x)[1], axis=1)
-        place = {c: i for i, c in enumerate(_constants(law, frozen))}
+        place = {c: i for i, c in enumerate(constants_of(law, frozen))}
 
         def mean_loss(values: Any, floor: Any, columns: Any, targets: Any) -> Any:
             found = [jnp.broadcast_to(jnp.asarray(v, float), (n,)) for v in function(*columns, *values)]
@@ -186,7 +186,7 @@ def _opened(law: Law, frozen: Sequence[float]) -> Callable[..., Any]:
     """A function of the columns of x and of the constants that gives every formula, in JAX."""
     import jax.scipy.special as special
 
-    constants = _constants(law, frozen)
+    constants = constants_of(law, frozen)
     symbols = [sympy.Symbol(f"constant_{i}", real=True) for i in range(len(constants))]
     table = {sympy.Float(c): s for c, s in zip(constants, symbols, strict=True)}
     modules = [{"Phi": special.ndtr, "PhiInverse": special.ndtri}, "jax"]
@@ -276,7 +276,11 @@ def _replaced(law: Law, table: Mapping[float, Any]) -> Law:
 
 def _clusters(fitted: Refitted, frozen: Sequence[float]) -> dict[float, float]:
     """Constants of one role that lie within their errors of each other, with the mean that they may share."""
-    roles, price, constants = _roles(fitted.law), float(np.log(fitted.n_rows)), _constants(fitted.law, frozen)
+    roles, price, constants = (
+        _roles(fitted.law),
+        float(np.log(fitted.n_rows)),
+        constants_of(fitted.law, frozen),
+    )
     variance, table, used = np.diag(fitted.covariance), dict[float, float](), set[int]()
 
     def is_near(i: int, j: int) -> bool:
@@ -323,7 +327,7 @@ def _near(fitted: Refitted, frozen: Sequence[float], refused: set[float]) -> lis
     """Constants with the simple number that they are near, nearest first; noise keeps its numbers."""
     roles, found = _roles(fitted.law), []
     errors = np.sqrt(np.maximum(np.diag(fitted.covariance), 0.0)).tolist()
-    for value, error in zip(_constants(fitted.law, frozen), errors, strict=True):
+    for value, error in zip(constants_of(fitted.law, frozen), errors, strict=True):
         role = roles.get(value, "noise")
         simple = (
             None if role.startswith("noise") else _simple(value, error, is_scale=role.startswith("scale"))

@@ -97,7 +97,8 @@ def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol], *, powers: boo
         if e in places:
             step = put(("column", places[e]))
         elif e.is_number and not e.has(sympy.Float):
-            step = put(("number", float(e)))
+            value = complex(e)
+            step = put(("number", value.real if value.imag == 0 else float("nan")))
         elif e.is_Add or e.is_Mul:
             step = put(("add" if e.is_Add else "mul", *map(walk, e.args)))
         elif e.is_Pow and e.exp.is_number and not (powers and e.exp.is_Float):

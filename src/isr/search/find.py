@@ -65,6 +65,7 @@ class Search:
         ends: When to stop, by the monotonic clock.
         say: Called with what is tried.
         settled: A law with which the search ends, unless a better one comes.
+        settles: Whether there may be one.
     """
 
     pool: Pool
@@ -72,6 +73,7 @@ class Search:
     say: Callable[[str], None] | None
     settled: Candidate | None = None
     simplified: set[sympy.Expr] = field(default_factory=set)
+    settles: bool = True
 
     def limit(self) -> float:
         """Return what the nearest law with few numbers leaves."""
@@ -85,7 +87,12 @@ class Search:
     def settle(self, most: float) -> None:
         """End the search if the best law has at most so many nats and what it leaves depends on nothing."""
         best, data = self.pool.best, self.pool.data
-        if best is None or best.n_numbers > FEW or price(best.expression, len(data.y)) > most:
+        if (
+            not self.settles
+            or best is None
+            or best.n_numbers > FEW
+            or price(best.expression, len(data.y)) > most
+        ):
             return
         gaps = data.y - opened(best.expression, data.symbols).values(data.columns)
         self.settled = best if lack_of_fit(data.x, gaps, data.root) > PASSED else None
@@ -127,6 +134,7 @@ def find_laws(
     random_state: int = 0,
     say: Callable[[str], None] | None = None,
     hints: Iterable[sympy.Expr] = (),
+    settles: bool = True,
 ) -> Found:
     """Return laws of y in the columns of x, the best first.
 
@@ -142,6 +150,7 @@ def find_laws(
         random_state: Seed of the rows that are looked at where there are many.
         say: Called with what is tried.
         hints: Laws to try first, their constants refitted.
+        settles: Whether a short law that leaves nothing ends the search; or else all families are tried, for rivals.
 
     Example:
         >>> x = np.random.default_rng(0).uniform(1, 3, size=(200, 2))
@@ -153,7 +162,7 @@ def find_laws(
     data = Data.of([names[j] for j in kept], x[:, kept], y, weight, noise)
     functions = FUNCTIONS if library == "auto" else frozenset(library)
     pool = Pool(data.some(MOST_ROWS, random_state), judge_of(data.names, functions, units, FUNCTIONS))
-    search = Search(pool, began + 0.9 * max_time, say)
+    search = Search(pool, began + 0.9 * max_time, say, settles=settles)
     problem = _problem(pool.data, functions)
     simple = [sympy.Float(float(np.average(y, weights=data.root**2))), sums.linear(problem)]
     simple[1] = problem.lifted(simple[1])

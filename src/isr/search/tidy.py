@@ -96,9 +96,17 @@ def _is_log_of_power(part: sympy.Expr) -> bool:
 
 
 def _within_root(law: sympy.Expr) -> sympy.Expr:
-    """A product with a root as one root."""
-    has_root = law.is_Mul and any(a.is_Pow and a.exp == sympy.S.Half for a in law.args)
-    return sympy.sqrt(sympy.factor(law**2)) if has_root else law
+    """Products with a root as one root."""
+
+    def has_root(part: sympy.Expr) -> bool:
+        return part.is_Mul and any(a.is_Pow and a.exp == sympy.S.Half for a in part.args)
+
+    def merged(part: sympy.Expr) -> sympy.Expr:
+        numbers = [a for a in part.args if a.is_number or str(a).startswith(_NUMBER)]
+        rest = sympy.Mul(*(a for a in part.args if a not in numbers))
+        return sympy.Mul(*numbers) * sympy.sqrt(sympy.cancel(sympy.together(rest**2)))
+
+    return law.replace(has_root, merged)
 
 
 def _one_root(law: sympy.Expr) -> sympy.Expr:

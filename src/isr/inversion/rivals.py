@@ -1,0 +1,201 @@
+"""What rows leave open: other forms of a law that follow them as well, and constants within their errors.
+
+Where a law rests on few rows, formulas that agree on most of them part at their edges, and no test refutes either. They
+are kept beside the law; a posterior is weighed again by each, and where that moves it the posterior says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sympy
+from jaxtyping import Float
+from scipy.special import logsumexp
+
+from isr.inversion.law import Group, Law
+from isr.inversion.refit import Refitted, constants_of, refit
+from isr.posterior.pareto import effective_size
+from isr.search.candidates import price
+from isr.search.formula import Formula, compiled, symbol
+
+if TYPE_CHECKING:
+    from isr.inversion.prior import PriorLaw
+
+Forms = Mapping[str, Sequence[tuple[Formula | None, Formula | None]]]
+
+# A rival is at most so many nats longer, rows and form together, and less likely, and this much of the noise apart.
+SLACK, LESS_LIKELY, APART = 7.0, 4.0, 0.1
+# Rivals of a column that are kept and that are refitted, and draws of the constants.
+MOST, MOST_TRIED, N_DRAWS = 3, 6, 16
+# A posterior is in doubt where a rival moves its mean by this share of its deviation, or its deviation by this share of
+# itself, or where errors of constants do by the other share, root mean square.
+MOVED, ROUGH = 0.2, 0.12
+# Weights that rest on a smaller share of the draws have moved the posterior out of sight.
+LEAST_SHARE, FAR = 0.02, 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Doubt:
+    """Laws that rows do not tell from the one found.
+
+    Args:
+        law: The columns with noise of the law found.
+        rivals: The same with another formula for the mean or the scale of a column, refitted, and that line as text.
+        constants: Numbers of the law that may move.
+        draws: As many of them as rows and errors allow, a row each.
+        priors: The law of x, and the same of rows drawn again, one for each draw; empty where it is known.
+    """
+
+    law: Law
+    rivals: tuple[tuple[str, Law], ...]
+    constants: tuple[float, ...]
+    draws: Float[np.ndarray, "m k"]
+    priors: tuple[PriorLaw, ...] = ()
+
+    def of(self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "k d_y"]) -> str:
+        """Return what moves the posterior of an observation, given draws of it, in words; empty if nothing does."""
+        own = self.law.log_prob(x, y)
+        for text, rival in self.rivals:
+            size = _moved(x, rival.log_prob(x, y) - own)
+            if size > MOVED:
+                return f"{text} follows the rows as well, and would move a mean or a deviation by {_shown(size)} sd"
+        size = self.roughness(x, y, own)
+        if size > ROUGH:
+            return f"for want of rows, constants are too rough by what moves a mean or a deviation by {_shown(size)} sd"
+        return ""
+
+    def roughness(self, x: np.ndarray, y: np.ndarray, own: np.ndarray) -> float:
+        """Return how far errors of constants, and of the law of x, move a posterior, in sd."""
+        known = own + (self.priors[0].log_prob(x) if self.priors else 0.0)
+        likelihoods = list(self._redrawn(x, y)) if len(self.constants) else [own] * len(self.draws)
+        again: Sequence[PriorLaw | None] = self.priors[1:] or [None] * len(likelihoods)
+        each = [
+            _moved(x, likelihood + (0.0 if prior is None else prior.log_prob(x)) - known)
+            for likelihood, prior in zip(likelihoods, again, strict=True)
+        ]
+        return float(np.sqrt(np.mean(np.square(each)))) if each else 0.0
+
+    def apart(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        """Return how far rivals are from the law at rows of x, in units of its noise."""
+        means, scales = self.law.parts(x)
+        found = [np.abs(rival.parts(x)[0] - means) / np.maximum(scales, 1e-300) for _, rival in self.rivals]
+        return np.max(np.nan_to_num(found), axis=(0, 1)) if found else np.zeros(len(x))
+
+    def _redrawn(self, x: np.ndarray, y: np.ndarray) -> Iterator[np.ndarray]:
+        """The log-likelihood of rows of x under each draw of the constants, up to a number."""
+        law, place = self.law, {c: i for i, c in enumerate(self.constants)}
+        given = [[c.transformed(row[c.index]) for c in law.columns] for row in y]
+        for draw in self.draws:
+            values = self._function(np.column_stack([x, np.broadcast_to(draw, (len(x), len(draw)))]))
+            noises = [[draw[place[v]] if v in place else v for v in g.noise.parameters] for g in law.groups]
+            yield np.sum([law.log_density(values, row, np, noises) for row in given], axis=0)
+
+    @cached_property
+    def _function(self) -> Any:
+        names = [f"constant_{i}" for i in range(len(self.constants))]
+        table = {sympy.Float(c): symbol(name) for c, name in zip(self.constants, names, strict=True)}
+        return compiled(
+            [f.expression.xreplace(table) for f in self.law.all_formulas], [*self.law.x_names, *names]
+        )
+
+
+def _moved(x: np.ndarray, log_w: np.ndarray) -> float:
+    """How far weights move mean and deviation of draws, in deviations; `FAR` where it is out of sight."""
+    log_w = np.where(np.isfinite(log_w), log_w, -np.inf)
+    if not np.any(log_w > -np.inf) or effective_size(log_w) < LEAST_SHARE * len(x):
+        return FAR
+    w, sd = np.exp(log_w - logsumexp(log_w)), np.maximum(np.std(x, axis=0), 1e-300)
+    mean = w @ x
+    shift = np.abs(mean - np.mean(x, axis=0)) / sd
+    width = np.abs(np.sqrt(w @ (x - mean) ** 2) / sd - 1)
+    return float(min(np.max(np.maximum(shift, width)), FAR))
+
+
+def _shown(size: float) -> str:
+    return f"more than {FAR:g}" if size >= FAR else f"{size:.1g}"
+
+
+def find_doubt(
+    law: Law,
+    fitted: Refitted | None,
+    forms: Forms,
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, "n d_y"],
+    frozen: Sequence[float] = (),
+) -> Doubt | None:
+    """Return what rows leave open of a law; None of one without noise.
+
+    Args:
+        law: The law found.
+        fitted: Its last refit, for the errors of constants.
+        forms: Other formulas for mean and scale of columns, by name; None for that of the law.
+        x: Rows of x.
+        y: Rows of y.
+        frozen: Constants that are known.
+    """
+    noisy = [g for g in law.groups if not any(law.columns[j].is_exact for j in g.columns)]
+    if not noisy:
+        return None
+    part = law.part(noisy)
+    rivals = tuple(
+        r for number in range(len(part.columns)) for r in _rivals(part, number, forms, x, y, frozen)
+    )
+    constants = constants_of(fitted.law, frozen) if fitted is not None else []
+    draws = np.zeros((0, len(constants)))
+    if fitted is not None and len(constants):
+        rng = np.random.default_rng(0)
+        draws = rng.multivariate_normal(
+            fitted.values, fitted.covariance, N_DRAWS, check_valid="ignore", method="eigh"
+        )
+    return Doubt(part, rivals, tuple(constants), draws)
+
+
+def _rivals(
+    law: Law, number: int, forms: Forms, x: np.ndarray, y: np.ndarray, frozen: Sequence[float]
+) -> Iterator[tuple[str, Law]]:
+    """The law with other formulas for a column, those that are as likely and part from it somewhere."""
+    column = law.columns[number]
+    group = next(g for g in law.groups if number in g.columns)
+    own, place = law.part([group]), group.columns.index(number)
+    mean, size = (part[number] for part in law.parts(x))
+
+    def likelihood(one: Law) -> float:
+        return float(np.sum(one.log_prob(x, y, paired=True)))
+
+    def cost(one: Law) -> float:
+        return sum(price(f.expression, len(x)) for f in (one.columns[place].mean, one.columns[place].scale))
+
+    known, shown = likelihood(own), {_line(own, place)}
+    for form, scale in forms.get(column.name, ())[:MOST_TRIED]:
+        new = replace(column, mean=form or column.mean, scale=scale or column.scale)
+        if column.is_count:
+            new = replace(new, scale=Formula(sympy.sqrt(sympy.Max(new.mean.expression, 0))))
+        columns = tuple(new if k == place else c for k, c in enumerate(own.columns))
+        try:
+            fitted = refit(replace(own, columns=columns), x, y, frozen=frozen).law
+        except (np.linalg.LinAlgError, FloatingPointError):
+            continue
+        text, loss = _line(fitted, place), known - likelihood(fitted)
+        other, width = (part[place] for part in fitted.parts(x))
+        with np.errstate(all="ignore"):
+            apart = np.maximum(np.abs(other - mean) / size, np.abs(np.log(width / size)))
+        is_near = loss < LESS_LIKELY and loss + cost(fitted) - cost(own) < SLACK
+        if text in shown or not is_near or not np.max(apart) > APART:
+            continue
+        shown.add(text)
+        moved = dict(zip(group.columns, fitted.columns, strict=True))
+        yield text, replace(
+            law, columns=tuple(moved.get(j, c) for j, c in enumerate(law.columns)),
+            groups=tuple(replace(fitted.groups[0], columns=g.columns) if g is group else g for g in law.groups),
+        )  # fmt: skip
+        if len(shown) > MOST:
+            return
+
+
+def _line(law: Law, number: int) -> str:
+    """A column as text."""
+    return replace(law, columns=(law.columns[number],), groups=(Group((0,)),)).lines()[0]

@@ -67,7 +67,6 @@ SECTIONS = {
     "samples",
     "fits",
     "calibration",
-    "training",
     "checks",
     "provenance",
 }

@@ -9,15 +9,11 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from isr.formulas.front import Point
 from isr.posterior.calibration import Calibration, Coverage, ecdf_band, rank_curves
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEFT, RIGHT, TOP, BOTTOM = 62, 10, 10, 40
 """Room around the plotting area, for tick labels and the names of the axes."""
@@ -159,12 +155,6 @@ class Chart:
 
 MOST_DOTS = 1200
 MOST_MARGINALS = 8
-# Columns of a training history: what they are called, and in which colour they are drawn.
-CURVES = {
-    "held_out_median": ("held out, median member", "faint"),
-    "train": ("training, best member", "s1"),
-    "held_out": ("held out, best member", "s2"),
-}
 
 
 @dataclass(frozen=True)
@@ -204,28 +194,6 @@ def front_figure(points: Sequence[Point], chosen: int | None, picked: int) -> Fi
     group = f'<g role="radiogroup" aria-label="Models of the front">{"".join(marks)}</g>'
     line = chart.line(complexity, loss, "line faint")
     return Figure(chart.svg([line, group], "Held-out loss against complexity", interactive=True))
-
-
-def history_figure(history: pd.DataFrame) -> Figure | None:
-    """Return the training curves."""
-    curves = {name: history[name].to_numpy(float) for name in CURVES if name in history}
-    judged = [v[np.isfinite(v)] for name, v in curves.items() if name != "held_out_median"]
-    values = np.concatenate([np.empty(0), *judged])
-    if not len(values) or len(history) < 2:
-        return None
-    epochs = history["epoch"].to_numpy(float) if "epoch" in history else np.arange(1.0, len(history) + 1)
-    # The first epochs of a bad start would flatten everything else.
-    most = np.quantile(values, 0.9)
-    high = min(values.max(), most + 2 * (most - values.min()))
-    chart = Chart(Axis(epochs[0], epochs[-1], "epoch"), axis_of([values.min(), high], "loss"), 900, 320)
-    inside, legend = [], []
-    for name, curve in curves.items():
-        shown = curve <= chart.y.high
-        if shown.sum() > 1:
-            label, css = CURVES[name]
-            inside.append(chart.line(epochs[shown], curve[shown], f"line {css}"))
-            legend.append((css, label))
-    return Figure(chart.svg(inside, f"Loss over {len(history)} epochs"), legend=tuple(legend))
 
 
 N_BINS = 36

@@ -8,8 +8,8 @@ import hashlib
 import html
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import resources
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,8 @@ from jinja2 import Environment, StrictUndefined
 from isr import __version__
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
-from isr.bijections.parameters import flatten
 from isr.equations import Expressions, extract
-from isr.equations.typeset import MOST_TERMS, Listing, composed_listings, listings, n_terms
-from isr.formulas.front import Point
+from isr.equations.typeset import MOST_TERMS, composed_listings, listings, n_terms
 from isr.inversion.law import Law
 from isr.inversion.record import SavedLaws
 from isr.report.explorer import explorer_payload, middle_row, packed, script_json
@@ -31,7 +29,6 @@ from isr.report.figures import (
     calibration_figures,
     fit_figure,
     front_figure,
-    history_figure,
     marginal_figures,
     residual_figures,
     trajectory_figures,
@@ -39,7 +36,8 @@ from isr.report.figures import (
 from isr.report.gather import ReportData, gather
 from isr.storage import Bundle
 
-MOST_CONSTANTS = 60
+# Two columns of equations have room for so many characters each.
+HALF_WIDTH = 46
 # Draws of the posterior that stands beside a law.
 N_DRAWS = 2000
 # What the model as code may take of the page, which has to stay below 3 MB with everything else in it.
@@ -84,39 +82,37 @@ def render(data: ReportData) -> str:
         >>> render(ReportData(Bundle(Flow(Standardise((2.0,), (0.5,))), ("depth",)), "Depths"))[:15]
         '<!doctype html>'
     """
-    bundle = data.bundle
-    flow = bundle.model if isinstance(bundle.model, Flow) else None
-    expressions = _expressions(bundle)
-    equations = Equations() if expressions is None else equations_of(expressions, bundle.printed_errors)
-    explorer = None if flow is None or expressions is None else explorer_payload(data, flow, expressions)
-    if explorer is not None and _size(explorer["source"]) > MOST_CODE:
-        explorer = None
-    sources = fitting(equations.sources, MOST_CODE - (_size(explorer["source"]) if explorer else 0))
-    front = _front(bundle)
+    bundle, expressions = data.bundle, _expressions(data.bundle, data.bundle.model)
+    explorer = None
+    if isinstance(bundle.model, Flow) and expressions is not None:
+        explorer = explorer_payload(data, bundle.model, expressions)
+        if _size(explorer["source"]) > MOST_CODE:
+            explorer = None
+    sources = _sources(expressions, bundle)
+    sources = fitting(sources, MOST_CODE - (_size(explorer["source"]) if explorer else 0))
+    shown = [] if expressions is None else listings(expressions, bundle.printed_errors)
+    front, found = _front(bundle), data.calibration
     drawn = (_labels(data, "x"), data.x, data.samples) if data.samples is not None else None
-    found = data.calibration
     context: dict[str, Any] = {
         "data": data,
-        "status": bundle.metadata.get("status", ""),
+        "bundle": bundle,
+        "expressions": expressions,
+        "point": None if bundle.chosen is None else bundle.points[bundle.chosen],
         "version": __version__,
         "lead": _lead(bundle.model),
-        "tiles": _tiles(data, equations),
         "variables": _variables(data),
         "law": _law(data),
-        "equations": equations,
+        "listings": shown,
+        "columns": 2 if max((item.width for item in shown), default=0) <= HALF_WIDTH else 1,
+        "composed": [] if expressions is None else composed_listings(expressions),
+        "errors": {} if expressions is None else bundle.printed_errors,
         "sources": list(sources),
-        "constants": _constants(bundle),
         "explorer": explorer,
         "front": front,
         "marginals": marginal_figures(*drawn) if drawn else [],
         "fits": _fits(data),
-        "history": None if bundle.history is None else history_figure(bundle.history),
-        "calibration": None
-        if found is None
-        else {
-            "figures": calibration_figures(found, bundle.x_names),
-            "tests": [] if found.tests is None else found.tests.to_dict("records"),
-        },
+        "calibration": None if found is None else calibration_figures(found, bundle.x_names),
+        "tests": [] if found is None or found.tests is None else found.tests.to_dict("records"),
     }
     payload = {
         "sources": sources,
@@ -126,48 +122,22 @@ def render(data: ReportData) -> str:
     }
     script = "(() => {\n'use strict';\n" + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "})();\n"
     return _template().render(
-        **context,
-        sections=_sections(context),
-        style=_asset("style.css"),
-        script=script,
-        payload=script_json(payload),
-        policy=_policy(script),
-    )
+        **context, sections=_sections(context), style=_asset("style.css"), script=script,
+        payload=script_json(payload), policy=_policy(script),
+    )  # fmt: skip
 
 
-# Two columns of equations have room for so many characters each.
-HALF_WIDTH = 46
-
-
-@dataclass(frozen=True)
-class Equations:
-    """A model's equations as shown, and without intermediates; sources by name; errors of printed constants."""
-
-    listings: tuple[Listing, ...] = ()
-    composed: tuple[Listing, ...] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)
-    complexity: int | None = None
-    n_constants: int | None = None
-    errors: Mapping[float, float] = field(default_factory=dict)
-
-    @property
-    def columns(self) -> int:
-        """How many listings fit side by side."""
-        return 2 if max((item.width for item in self.listings), default=0) <= HALF_WIDTH else 1
-
-
-def equations_of(expressions: Expressions, known: Mapping[float, float]) -> Equations:
-    """Return the equations of a model with sources to copy; ``known`` are standard errors of printed constants."""
+def _sources(expressions: Expressions | None, bundle: Bundle) -> dict[str, str]:
+    """The equations of a model to copy, by language."""
+    if expressions is None:
+        return {}
     sources = {"Python": expressions.code("python"), "C": expressions.code("c")}
     if expressions.inverse is None:
-        sources = {"LaTeX": expressions.latex(errors=known), **sources}
-    elif n_terms(expressions.forward) <= MOST_TERMS:
-        both = "\n\n".join(f"% {way}\n{expressions.latex(way)}" for way in expressions.directions)
-        sources = {"LaTeX": f"{both}\n", **sources}
-    return Equations(
-        tuple(listings(expressions, known)), tuple(composed_listings(expressions)), sources, expressions.complexity,
-        expressions.n_constants, known,
-    )  # fmt: skip
+        return {"LaTeX": expressions.latex(errors=bundle.printed_errors), **sources}
+    if n_terms(expressions.forward) > MOST_TERMS:
+        return sources
+    both = "\n\n".join(f"% {way}\n{expressions.latex(way)}" for way in expressions.directions)
+    return {"LaTeX": f"{both}\n", **sources}
 
 
 def fitting(texts: Mapping[str, str], room: int) -> dict[str, dict[str, str]]:
@@ -206,37 +176,26 @@ def _policy(script: str) -> str:
 def _sections(context: dict[str, Any]) -> list[tuple[str, str]]:
     """Anchor and name of each section that has something to show."""
     data, explorer = context["data"], context["explorer"]
-    names = {
-        "laws": "Laws",
-        "equations": "Equations",
-        "law": "Law",
-        "explorer": "Posterior" if explorer and explorer["kind"] == "posterior" else "Samples, live",
-        "summary": "Variables",
-        "front": "Front",
-        "samples": "Samples" if data.x is None else "Data and samples",
-        "fits": "Predictions",
-        "calibration": "Calibration",
-        "training": "Training",
-        "checks": "Checks",
-        "provenance": "Provenance",
+    sections = {
+        "laws": ("Laws", data.laws),
+        "equations": ("Equations", context["listings"]),
+        "law": ("Law", context["law"]),
+        "explorer": ("Posterior" if explorer and explorer["y"] else "Samples, live", explorer),
+        "summary": ("Variables", True),
+        "front": ("Front", context["front"]),
+        "samples": ("Samples" if data.x is None else "Data and samples", context["marginals"]),
+        "fits": ("Predictions", context["fits"]),
+        "calibration": ("Calibration", context["calibration"] is not None),
+        "checks": ("Checks", data.checks),
+        "provenance": ("Provenance", data.provenance),
     }
-    shown = context | {
-        "summary": True,
-        "laws": data.laws,
-        "equations": context["equations"].listings,
-        "samples": context["marginals"],
-        "training": context["history"],
-        "checks": data.checks,
-        "provenance": data.provenance,
-    }
-    return [(anchor, name) for anchor, name in names.items() if shown[anchor]]
+    return [(anchor, name) for anchor, (name, shown) in sections.items() if shown]
 
 
-def _expressions(bundle: Bundle, model: Any = None) -> Expressions | None:
+def _expressions(bundle: Bundle, model: Any) -> Expressions | None:
     """The equations of a model, or of another one of its front; None of what has none."""
-    model = bundle.model if model is None else model
-    if isinstance(model, SavedLaws) and isinstance(model.to_law(), Law):
-        return bundle.expressions
+    if model is bundle.model and isinstance(model, SavedLaws):
+        return bundle.expressions if isinstance(model.to_law(), Law) else None
     if not isinstance(model, Flow | Formulas):
         return None
     if model is bundle.model:
@@ -264,7 +223,7 @@ def _law(data: ReportData) -> dict[str, Any] | None:
     if not bundle.sections:
         return None
     found = dict(bundle.sections)
-    has_equations = _expressions(bundle) is not None
+    has_equations = _expressions(bundle, bundle.model) is not None
     y = data.y_star or (None if data.y is None else middle_row(data.y))
     return {
         "verdict": found.pop("Verdict", ""),
@@ -289,26 +248,6 @@ def _posterior(data: ReportData, y: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def _tiles(data: ReportData, equations: Equations) -> list[tuple[str, str]]:
-    bundle = data.bundle
-    tiles = [("model", bundle.kind)] if bundle.kind else []
-    chosen = None if bundle.chosen is None else bundle.points[bundle.chosen]
-    if chosen is not None:
-        tiles.append(("held-out loss", f"{chosen.held_out_nats:.4f} nats".replace("-", "−")))
-    complexity = equations.complexity or (chosen.complexity if chosen else None)
-    if complexity is not None:
-        tiles.append(("complexity", f"{complexity:,.0f}"))
-    if chosen is not None:
-        tiles.append(("learned constants", f"{chosen.n_constants:,}"))
-    elif equations.n_constants is not None:
-        tiles.append(("numbers in the equations", f"{equations.n_constants:,}"))
-    if data.x is not None:
-        tiles.append(("rows in this report", f"{len(data.x):,}"))
-    if data.checks is not None:
-        tiles.append(("checks", "all passed" if data.checks.passed else "FAILED"))
-    return tiles
-
-
 def _labels(data: ReportData, letter: str) -> list[str]:
     names, units = getattr(data.bundle, f"{letter}_names"), data.bundle.units
     return [f"{n} ({units[n]})" if units.get(n) else n for n in names]
@@ -316,70 +255,39 @@ def _labels(data: ReportData, letter: str) -> list[str]:
 
 def _variables(data: ReportData) -> list[dict[str, str]]:
     bundle = data.bundle
-    roles = {"x": "x, to be inferred", "y": "y, observed"} if bundle.y_names else {"x": "x"}
-    if isinstance(bundle.model, Formulas):
-        roles = {"x": "x, input", "y": "y, predicted"}
+    roles = ("x, to be inferred", "y, observed") if bundle.y_names else ("x", "")
+    roles = ("x, input", "y, predicted") if isinstance(bundle.model, Formulas) else roles
     rows = []
-    for names, letter, table in ((bundle.x_names, "x", data.x), (bundle.y_names, "y", data.y)):
-        ranges = [""] * len(names)
-        if table is not None:
-            ends = np.quantile(table, [0.005, 0.995], axis=0).T
-            ranges = [f"{low:.4g} … {high:.4g}".replace("-", "−") for low, high in ends]
-        for name, shown in zip(names, ranges, strict=False):
-            rows.append(
-                {"name": name, "role": roles[letter], "unit": bundle.units.get(name, ""), "range": shown}
-            )
+    for names, role, table in zip((bundle.x_names, bundle.y_names), roles, (data.x, data.y), strict=True):
+        ends = [] if table is None else np.quantile(table, [0.005, 0.995], axis=0).T
+        for name, end in zip_longest(names, ends):
+            shown = "" if end is None else "{:.4g} … {:.4g}".format(*end).replace("-", "−")
+            rows.append({"name": name, "role": role, "unit": bundle.units.get(name, ""), "range": shown})
     return rows
-
-
-def _constants(bundle: Bundle) -> list[dict[str, str]]:
-    if bundle.errors is None:
-        return []
-    theta, labels = np.asarray(flatten(bundle.model)[0], dtype=float), bundle.labels
-    errors = np.asarray(bundle.errors, dtype=float)
-    if errors.shape != theta.shape:
-        return []
-    rows = [
-        {
-            "value": f"{value:.6g}".replace("-", "−"),
-            "error": f"{error:.2g}" if np.isfinite(error) else "–",
-            "note": f"set to {labels[i]}" if i in labels else "",
-        }
-        for i, (value, error) in enumerate(zip(theta, errors, strict=True))
-        if value and (np.isfinite(error) or i in labels)
-    ]
-    return rows if len(rows) <= MOST_CONSTANTS else []
 
 
 def _front(bundle: Bundle) -> dict[str, Any] | None:
     """The models of the front and their figure, their equations as HTML, which is chosen and which shown first."""
-    points = bundle.points
+    points, chosen = bundle.points, bundle.chosen
     if len(points) < 2:
         return None
-    picked = len(points) - 1 if bundle.chosen is None else bundle.chosen
-    equations = [_point(p, bundle) for p in points]
+    picked = len(points) - 1 if chosen is None else chosen
+    equations = []
+    for point in points:
+        found = _expressions(bundle, point.model)
+        loss = f"{point.held_out_nats:.4f}".replace("-", "−")
+        parts = [f"<h3>Complexity {point.complexity:g}, loss {loss} nats</h3>"]
+        for item in () if found is None else listings(found):
+            parts.append(f'<p class="note">{html.escape(item.heading)}</p>')
+            parts.append(f'<div class="equations" tabindex="0">{item.html}</div>')
+            parts.append(f'<p class="note">{html.escape(item.note)}</p>')
+        if found is None:
+            parts.append('<p class="note">The equations of this model were not saved.</p>')
+        equations.append("".join(parts))
     return {
-        "points": points,
-        "figure": front_figure(points, bundle.chosen, picked),
-        "equations": equations,
-        "chosen": bundle.chosen,
-        "picked": picked,
-        "shown": equations[picked],
-    }
-
-
-def _point(point: Point, bundle: Bundle) -> str:
-    heading = f"<h3>Complexity {point.complexity:g}, loss {point.held_out_nats:.4f} nats</h3>".replace(
-        "-", "−"
-    )
-    found = None if point.model is None else _expressions(bundle, point.model)
-    if found is None:
-        return f'{heading}<p class="note">The equations of this model were not saved.</p>'
-    return heading + "".join(
-        f'<p class="note">{html.escape(item.heading)}</p><div class="equations" tabindex="0">{item.html}</div>'
-        f'<p class="note">{html.escape(item.note)}</p>'
-        for item in listings(found)
-    )
+        "points": points, "figure": front_figure(points, chosen, picked), "equations": equations, "chosen": chosen,
+        "picked": picked, "shown": equations[picked],
+    }  # fmt: skip
 
 
 def _fits(data: ReportData) -> list[Figure]:

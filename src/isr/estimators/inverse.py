@@ -143,7 +143,7 @@ class InverseModel(FlowModel):
                 "observation, given as y_star"
             )
         whole, seed = parse_prior(prior), seed_of(self.random_state)
-        self.prior_, self.simulator_, self.rounds_, self.n_simulated_ = whole, simulator, [], 0
+        self.prior_, self.rounds_, self.n_simulated_ = whole, [], 0
         parts: list[Simulations] = []
         for number in range(rounds):
             box = None if whole.bounds is None else Bounds.from_pairs(whole.bounds)
@@ -175,7 +175,7 @@ class InverseModel(FlowModel):
         return Posterior(
             self.flow_, y_star, x_names=self.columns_.names, y_names=self.y_columns_.names, units=self._units(),
             training=self.training_, extent=self.extent_,
-            prior=getattr(self, "prior_", None), simulator=getattr(self, "simulator_", None),
+            prior=getattr(self, "prior_", None),
         )  # fmt: skip
 
     def sample(

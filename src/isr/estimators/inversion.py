@@ -170,7 +170,7 @@ class Inversion(Shown, BaseEstimator):
             n_jobs: Workers that simulate, as joblib counts them.
             folder: Where what was simulated is kept, and found again when the fit is repeated.
         """
-        self.prior, self.simulator_ = parse_prior(prior), simulator
+        self.prior = parse_prior(prior)
         self.simulations_ = simulate(
             self.prior, simulator, n, n_jobs=n_jobs, random_state=seed_of(self.random_state), folder=folder
         )
@@ -190,8 +190,7 @@ class Inversion(Shown, BaseEstimator):
     def _posterior(self, rows: np.ndarray) -> LawPosterior:
         return LawPosterior(
             self.law_, self.prior_, rows, self.x_columns_.names, self.y_columns_.names, units=self.units,
-            simulator=getattr(self, "simulator_", None), extent=self.extent_,
-            proposal=self.proposal_, doubt=self.doubt_,
+            extent=self.extent_, proposal=self.proposal_, doubt=self.doubt_,
         )  # fmt: skip
 
     def table(self, y: Any, n: int = 1000) -> pd.DataFrame:

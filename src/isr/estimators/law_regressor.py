@@ -199,7 +199,7 @@ def _functions(library: Any) -> str | frozenset[str]:
             )
         return library
     names, known = frozenset(library), sorted(FUNCTIONS)
-    for name in sorted(names - FUNCTIONS.keys(), key=str):
+    for name in sorted(names - FUNCTIONS, key=str):
         raise ValueError(
             f"unknown function {name!r}{did_you_mean(str(name), known)}; known: {', '.join(known)}"
         )

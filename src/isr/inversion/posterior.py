@@ -20,7 +20,6 @@ from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent
 from isr.posterior.pareto import TRUSTED
 from isr.posterior.priors import RandomState
-from isr.posterior.simulation import Simulator
 
 # Below this p-value of the predictive check an observation does not fit what the posterior says of it.
 UNLIKELY = 1e-3
@@ -86,7 +85,6 @@ class LawPosterior(AbstractPosterior):
         y_names: Sequence[str],
         *,
         units: Mapping[str, str] | None = None,
-        simulator: Simulator | None = None,
         extent: Extent | None = None,
         proposal: Proposal | None = None,
         doubt: Doubt | None = None,
@@ -96,8 +94,7 @@ class LawPosterior(AbstractPosterior):
         self.x_names, self.y_names = tuple(x_names), tuple(y_names)
         self.y_star = np.atleast_2d(np.asarray(y_star, dtype=float))
         self.units = dict(units or {})
-        self.simulator, self.extent = simulator, extent
-        self.bounds, self.doubt = prior.bounds, doubt
+        self.extent, self.bounds, self.doubt = extent, prior.bounds, doubt
 
     @cached_property
     def _samplers(self) -> list[Sampler]:

@@ -20,7 +20,6 @@ from isr.motion.law import MotionLaw
 from isr.motion.record import of_motion, to_motion
 from isr.posterior.outliers import Extent
 from isr.posterior.priors import parse_prior
-from isr.posterior.simulation import Simulator
 from isr.search.formula import Formula, parse
 
 
@@ -102,14 +101,13 @@ class SavedLaws(eqx.Module):
         *,
         units: Mapping[str, str] | None = None,
         prior: Any = None,
-        simulator: Simulator | None = None,
         extent: Any = None,
         known: tuple[Any, PriorLaw, Proposal] | None = None,
     ) -> LawPosterior:
         """Return the posterior of x given an observation, or several of the same x as rows."""
         law, own, proposal = known or self.read(x_names, prior)
         seen = Extent.from_dict(extent) if isinstance(extent, Mapping) else None
-        about: dict[str, Any] = {"units": units, "simulator": simulator, "extent": seen, "proposal": proposal}
+        about: dict[str, Any] = {"units": units, "extent": seen, "proposal": proposal}
         return LawPosterior(law, own, y_star, x_names, y_names, **about)
 
     def read(self, x_names: Sequence[str], prior: Any = None) -> tuple[Any, PriorLaw, Proposal]:

@@ -6,7 +6,6 @@ Rows are draws and columns the variables of x, in the user's units.
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,13 @@ from numpy.typing import ArrayLike
 
 from isr.bijections.flow import Precision
 from isr.posterior.maximum import Coordinates, SpikeWarning, find_maximum, standard_coordinates
+from isr.posterior.metrics import resimulation_error
 from isr.posterior.outliers import Extent, warn_if_outside
 from isr.posterior.priors import Prior, RandomState
 from isr.posterior.simulation import Simulator
 from isr.tables.bounds import Bounds
 from isr.tables.extras import need
 from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
-from isr.tables.names import quoted
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
@@ -42,36 +41,6 @@ class EffectiveSizeWarning(UserWarning):
     """Weighted draws of a posterior rest on few of a pool; the message says on how many."""
 
 
-@dataclass(frozen=True)
-class Resimulation:
-    """Draws put through the simulator again, and how far they fall from the observation.
-
-    Args:
-        x: The draws.
-        y: Their simulated observations; NaN where the draw or the simulation failed.
-        errors: Squared distance of each row of ``y`` from the observation, or from the mean of several.
-
-    Example:
-        >>> found = Resimulation(np.zeros((2, 1)), np.ones((2, 1)), np.ones(2))
-        >>> found.error, found.n_failed
-        (1.0, 0)
-    """
-
-    x: Float[np.ndarray, "n d_x"]
-    y: Float[np.ndarray, "n d_y"]
-    errors: Float[np.ndarray, " n"]
-
-    @property
-    def n_failed(self) -> int:
-        """How many rows of ``y`` are not finite."""
-        return int(np.sum(~np.isfinite(self.errors)))
-
-    @property
-    def error(self) -> float:
-        """Mean squared distance from the observation; no draw is left out, so a failed one makes it NaN."""
-        return float(np.mean(self.errors))
-
-
 class AbstractPosterior(ABC):
     """The law of x given what was observed: a kind of posterior gives `_draw` and `_log_prob`, the rest follows.
 
@@ -81,7 +50,6 @@ class AbstractPosterior(ABC):
         y_star: The observations as rows.
         units: Unit by name.
         bounds: The box that no draw leaves.
-        simulator: Rows of x to rows of y, for `resimulate`, or ``None``.
         extent: Range of the training rows of x, or ``None``.
 
     Example:
@@ -103,7 +71,6 @@ class AbstractPosterior(ABC):
     y_star: Float[np.ndarray, "k d_y"]
     units: Mapping[str, str]
     bounds: Bounds
-    simulator: Simulator | None = None
     extent: Extent | None = None
 
     @abstractmethod
@@ -284,31 +251,9 @@ class AbstractPosterior(ABC):
             draws, self.x_names, units=self.units, truth=truth, prior=rows, shown=names, title=title
         )
 
-    def resimulate(
-        self, simulator: Simulator | None = None, n: int = 1000, random_state: RandomState = 0
-    ) -> Resimulation:
-        """Return what a simulator makes of ``n`` draws, rows of x, and how far that is from the observation.
-
-        Left out, it is the simulator that the posterior was given. Complex columns of y become neighbouring real and
-        imaginary parts.
-        """
-        simulator = simulator or self.simulator
-        if simulator is None:
-            raise ValueError("no simulator is known: call resimulate(simulator), a function of rows of x")
-        draws = self.sample(n, random_state)
-        finite, width = np.isfinite(draws).all(axis=1), len(self.y_names)
-        found = np.asarray(simulator(draws[finite]))
-        found = found[:, None] if found.ndim == 1 else found
-        if np.iscomplexobj(found):
-            found = np.ascontiguousarray(found, dtype=complex).view(float)
-        if found.shape != (finite.sum(), width):
-            raise ValueError(
-                f"the simulator made an array of shape {found.shape} of {finite.sum()} rows; expected one row each, "
-                f"with {width} columns: {quoted(self.y_names)}"
-            )
-        y = np.full((n, width), np.nan)
-        y[finite] = found
-        return Resimulation(draws, y, np.sum((y - self.y_star.mean(axis=0)) ** 2, axis=1))
+    def resimulate(self, simulator: Simulator, n: int = 1000, random_state: RandomState = 0) -> float:
+        """Return the mean squared distance of ``n`` simulated draws from the observation; see `resimulation_error`."""
+        return float(resimulation_error(self.sample(n, random_state), self.y_star.mean(axis=0), simulator))
 
     def __repr__(self) -> str:
         shown = [f"{n} = {v:.4g}" for n, v in zip(self.y_names, self.y_star.mean(axis=0), strict=True)]

@@ -76,7 +76,7 @@ def resimulation_error(
     """Return the mean squared distance of simulated draws from their target, ``E |f(x) - y*|²``.
 
     Leading axes, ``(..., n, dim)`` of the draws and ``(..., dim_y)`` of ``y_star``, are targets. The simulator takes
-    rows of parameters and gives rows of noise-free observations.
+    rows of parameters and gives rows of noise-free observations; complex columns count as real and imaginary parts.
 
     Example:
         >>> float(resimulation_error(np.array([[1.0], [3.0]]), [2.0], lambda x: x))
@@ -85,8 +85,18 @@ def resimulation_error(
     samples, target = np.asarray(samples, dtype=float), np.asarray(y_star, dtype=float)
     if target.shape[:-1] != samples.shape[:-2]:
         raise ValueError(f"y_star {target.shape} must have the leading axes of samples {samples.shape}")
-    rows = samples.reshape(-1, samples.shape[-1])
-    simulated = np.asarray(simulator(rows), dtype=float).reshape(*samples.shape[:-1], target.shape[-1])
+    rows, width = samples.reshape(-1, samples.shape[-1]), target.shape[-1]
+    finite = np.isfinite(rows).all(axis=1)
+    found = np.asarray(simulator(rows[finite]))
+    found = found.astype(complex).view(float) if np.iscomplexobj(found) else found
+    if found.size != finite.sum() * width:
+        raise ValueError(
+            f"the simulator made an array of shape {found.shape} of {finite.sum()} rows; expected one row each, with "
+            f"{width} columns"
+        )
+    simulated = np.full((len(rows), width), np.nan)
+    simulated[finite] = found.reshape(-1, width)
+    simulated = simulated.reshape(*samples.shape[:-1], width)
     return np.mean(np.sum((simulated - target[..., None, :]) ** 2, axis=-1), axis=-1)
 
 

@@ -32,7 +32,6 @@ from isr.posterior.maximum import (
 from isr.posterior.outliers import Extent, Likeness, TrainingRecord, warn_if_unlike
 from isr.posterior.pareto import effective_size, smooth
 from isr.posterior.priors import Density
-from isr.posterior.simulation import Simulator
 from isr.tables.names import check_names, quoted
 from isr.tables.tables import Columns, read_row, read_table
 
@@ -178,7 +177,6 @@ class Posterior(AbstractPosterior):
         y_names: Names of the observed variables; y1, y2, … where not given.
         units: Unit by name.
         prior: The prior of the training data, with ``log_prob(rows)``, for several observations of a conditional model.
-        simulator: Rows of x to rows of y, for `resimulate`.
         training: Record of the training observations, also as a file holds it, for a warning where ``y_star`` is unlike
             them.
         extent: Range of the training rows of x, likewise, for a warning where draws leave it.
@@ -205,7 +203,7 @@ class Posterior(AbstractPosterior):
         ((2,), ['mean', 'sd', 'hdi_3%', 'hdi_97%', 'map'])
         >>> post.to_arviz(16).posterior.sizes["draw"]
         4
-        >>> post.resimulate(lambda x: x.sum(axis=1, keepdims=True), 16).error < 0.1
+        >>> post.resimulate(lambda x: x.sum(axis=1, keepdims=True), 16) < 0.1
         True
         >>> len(post.plot(16).axes)
         4
@@ -220,7 +218,6 @@ class Posterior(AbstractPosterior):
         y_names: Sequence[str] | None = None,
         units: Mapping[str, str] | None = None,
         prior: Density | None = None,
-        simulator: Simulator | None = None,
         training: TrainingRecord | Mapping[str, Any] | None = None,
         extent: Extent | Mapping[str, Any] | None = None,
     ) -> None:
@@ -232,7 +229,6 @@ class Posterior(AbstractPosterior):
         self.y_star = read_observations(y_star, Columns(self.y_names, (None,) * flow.condition_dim))
         self.units = dict(units or {})
         self.prior = prior
-        self.simulator = simulator
         self.bounds = bounds_of(flow)
         known = _restored(Extent, extent)
         self.extent = None if known is None else known.widened(self.bounds)

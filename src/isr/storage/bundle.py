@@ -283,13 +283,12 @@ class Bundle:
             known = f"{', '.join(others)} and {last}" if others else last
             raise TypeError(f"this {self.title} has no {ability}; it has {known}")
 
-    def posterior(self, y_star: Any, *, prior: Any = None, simulator: Any = None) -> AbstractPosterior:
+    def posterior(self, y_star: Any, *, prior: Any = None) -> AbstractPosterior:
         """Return the posterior of x given one observation, or several of the same x as rows; see `Posterior`.
 
         Args:
             y_star: Values in order, or a mapping by name; or rows.
             prior: Density of x that the model was trained on, where the posterior needs it.
-            simulator: What gives y for rows of x, for checks by simulation.
         """
         from isr.posterior.posterior import Posterior, read_observations
 
@@ -298,13 +297,12 @@ class Bundle:
             known = self.named()
             return self._laws.posterior(
                 read_observations(y_star, known.columns("y")), known.x_names, known.y_names, units=self.units,
-                prior=prior, simulator=simulator, extent=self.metadata.get("extent"),
+                prior=prior, extent=self.metadata.get("extent"),
                 known=None if prior is not None else self._read_laws,
             )  # fmt: skip
         return Posterior(
             self.flow, y_star, x_names=self.x_names or None, y_names=self.y_names or None, units=self.units,
             training=self.metadata.get("training"), extent=self.metadata.get("extent"), prior=prior,
-            simulator=simulator,
         )  # fmt: skip
 
     def predict(self, x: Any, *given: Any) -> np.ndarray:

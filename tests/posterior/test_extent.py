@@ -37,9 +37,7 @@ def test_many_draws_outside_are_counted_and_the_remedy_is_named():
     rng = np.random.default_rng(0)
     extent = Extent.of(np.column_stack([rng.uniform(0, 80, N), rng.uniform(1, 3, N)]))
     draws = np.column_stack([rng.normal(80, 1, 1000), np.full(1000, 2.0)])
-    with pytest.warns(
-        OutsideDataWarning, match=r"5\d\.\d% of the draws .* bounds=\{'T': \(0, 80\), 'p': \(1, 3\)\}"
-    ):
+    with pytest.warns(OutsideDataWarning, match=r"5\d\.\d% of the draws .*, in 'T', .* give bounds where x"):
         warn_if_outside(extent, draws, ["T", "p"])
     warn_if_outside(extent, np.array([[40.0, 2.0]] * 200 + [[90.0, 2.0]]), ["T", "p"])  # half a per cent
 
@@ -70,7 +68,7 @@ def test_a_model_without_bounds_warns_at_the_edge_of_its_prior_and_its_file_does
     assert "sharply" not in str(model.status_)
     model.save(tmp_path / "m.isr")
     for post in (model.posterior([80.0, 3.0]), isr.load(tmp_path / "m.isr").posterior([80.0, 3.0])):
-        with pytest.warns(OutsideDataWarning, match="bounds="):
+        with pytest.warns(OutsideDataWarning, match="give bounds"):
             draws = post.sample(2000)
         outside = np.mean(np.any((draws < [0, 1]) | (draws > [80, 3]), axis=1))
         assert abs(post.share_outside - outside) < 0.05

@@ -69,7 +69,7 @@ class Shown:
         from isr.posterior.plots import fit_plot, pair_plot
 
         model: Any = self
-        bundle = model.to_bundle().named()
+        bundle = model.to_bundle()
 
         def as_rows(values: Any) -> np.ndarray:
             array = np.asarray(values, dtype=float)

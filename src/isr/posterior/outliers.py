@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from isr.tables.bounds import Bounds, ends_sharply
+from isr.tables.names import quoted
 
 # Share of draws outside the range of the training rows above which a warning is issued.
 MOST_OUTSIDE = 0.01
@@ -55,8 +56,8 @@ class Extent(_Arrays):
         0.5
         >>> extent.widened(Bounds.from_pairs([(-5, 85), (None, None)])).share_outside(np.array([[81.0, 0.0]]))
         0.0
-        >>> Extent.from_dict(extent.to_dict()).suggestion(["temperature", "drift"])
-        "bounds={'temperature': (0, 80)}"
+        >>> Extent.from_dict(extent.to_dict()).low.tolist() == extent.low.tolist()
+        True
     """
 
     low: Float[np.ndarray, " d"]
@@ -80,33 +81,16 @@ class Extent(_Arrays):
         """Return the share of draws with a value outside the range of its column."""
         return float(np.mean(np.any((draws < self.low) | (draws > self.high), axis=1)))
 
-    def suggestion(self, names: Sequence[str]) -> str:
-        """Return the option that keeps draws inside where rows end sharply; empty where none does."""
-        found = []
-        for name, low, high, at_low, at_high in zip(names, *self.to_dict().values(), strict=True):
-            if at_low or at_high:
-                ends = [
-                    _rounded(end, high - low) if at else None for end, at in ((low, at_low), (high, at_high))
-                ]
-                found.append(f"{name!r}: ({ends[0]}, {ends[1]})")
-        return f"bounds={{{', '.join(found)}}}" if found else ""
-
-
-def _rounded(end: float, width: float) -> str:
-    """The end as a person would write it: rounded to a five-hundredth of the range where that is near."""
-    near = round(float(end), 2 - int(np.floor(np.log10(width))))
-    return f"{near + 0.0:.10g}" if abs(near - end) < 0.005 * width else f"{end:.6g}"
-
 
 def warn_if_outside(extent: Extent, draws: np.ndarray, names: Sequence[str], *, stacklevel: int = 2) -> None:
     """Issue an `OutsideDataWarning` where more than 1 % of the draws lie outside the range of the training rows."""
     share = extent.share_outside(draws)
     if share > MOST_OUTSIDE:
-        suggestion = extent.suggestion(names)
-        remedy = f"fit with {suggestion}" if suggestion else "give bounds where x is known to be bounded"
+        left = np.any((draws < extent.low) | (draws > extent.high), axis=0)
+        where = quoted([name for name, is_left in zip(names, left, strict=True) if is_left])
         warnings.warn(
-            f"{share:.1%} of the draws lie outside the range of the training rows, where the model has seen nothing; "
-            f"{remedy}, or train on rows that reach farther",
+            f"{share:.1%} of the draws lie outside the range of the training rows, in {where}, where the model has "
+            "seen nothing; give bounds where x is known to be bounded, or train on rows that reach farther",
             OutsideDataWarning,
             stacklevel=stacklevel + 1,
         )

@@ -105,7 +105,7 @@ def gather(
     """
     if isinstance(model, str | os.PathLike):
         model = load(Path(model))
-    bundle = Bundle.of(model, "report on").named()
+    bundle = Bundle.of(model, "report on")
     flow = bundle.model if isinstance(bundle.model, Flow) else None
     followed = None
     if isinstance(bundle.model, SavedMotion):

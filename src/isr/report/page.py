@@ -200,7 +200,7 @@ def _expressions(bundle: Bundle, model: Any) -> Expressions | None:
         return None
     if model is bundle.model:
         return bundle.expressions
-    return extract(model, bundle.x_names or None, bundle.y_names or None, bundle.units)
+    return extract(model, bundle.x_names, bundle.y_names or None, bundle.units)
 
 
 def _lead(model: Any) -> str:

@@ -84,6 +84,6 @@ def load(path: str | os.PathLike[str]) -> Bundle:
             f"{source} is no plain file (a pipe or a device), not a saved model; name a file"
         )
     try:
-        return from_bytes(source.read_bytes()).named()
+        return from_bytes(source.read_bytes())
     except ModelFileError as error:
         raise ModelFileError(f"cannot load {source}: {error}") from error

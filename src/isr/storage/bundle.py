@@ -55,7 +55,7 @@ class Bundle:
         >>> flow = Flow(Linear(np.array([[1.0, 1.0], [1.0, -1.0]])), noise=(0.1,))
         >>> front = {"complexity": [9], "nll": [0.5], "chosen": [True]}
         >>> known = {"units": {"mass": "kg"}, "kind": "ISR", "metadata": {"front": front}}
-        >>> saved = Bundle(flow, ("mass", "charge"), **known).named()
+        >>> saved = Bundle(flow, ("mass", "charge"), **known)
         >>> saved.title, saved.abilities, saved.flow.dim
         ('ISR of mass (kg), charge, giving y1', ('posterior', 'predict', 'sample', 'score_samples'), 2)
         >>> saved.posterior([3.0]), saved.predict([[1.0, 2.0]]), saved.sample(5, [3.0]).shape
@@ -83,10 +83,19 @@ class Bundle:
     others: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        names = check_names((*self.x_names, *self.y_names), what="a saved model")
-        for letter, given, n in zip("xy", (self.x_names, self.y_names), self._widths, strict=True):
+        n_x, n_y = self._widths
+        for letter, given, n in (("x", self.x_names, n_x), ("y", self.y_names, n_y)):
             if given and n is not None and len(given) != n:
                 raise ValueError(f"{letter} has {n} variables, but {len(given)} names were given: {given}")
+        if not self.x_names:
+            object.__setattr__(self, "x_names", tuple(f"x{i + 1}" for i in range(n_x or 0)))
+        if not self.y_names and n_y:
+            from isr.equations.extract import output_names
+
+            plain = tuple(f"y{i + 1}" for i in range(n_y))
+            is_flow = isinstance(self.model, Flow)
+            object.__setattr__(self, "y_names", plain if is_flow else output_names(n_y, self.x_names))
+        names = check_names((*self.x_names, *self.y_names), what="a saved model")
         unknown = sorted(set(self.units) - set(names)) if names else []
         if unknown:
             raise ValueError(f"units name {unknown}, which are no variables; known: {list(names)}")
@@ -103,12 +112,6 @@ class Bundle:
         raise TypeError(
             f"cannot {purpose} a {type(model).__name__}; give a flow, a fitted estimator or a Bundle"
         )
-
-    def named(self) -> Bundle:
-        """Return the same model with a name for every variable, x1, x2, … where it had none."""
-        n_x, n_y = (n or 0 for n in self._widths)
-        x_names = self.x_names or tuple(f"x{i + 1}" for i in range(n_x))
-        return replace(self, x_names=x_names, y_names=self.y_names or _y_names(self.model, n_y, x_names))
 
     @property
     def _widths(self) -> tuple[int | None, int | None]:
@@ -155,9 +158,9 @@ class Bundle:
         from isr.equations import extract
 
         if self._laws is not None:
-            return self._laws.expressions(self.named().x_names, self.units)
+            return self._laws.expressions(self.x_names, self.units)
         model = self.model if isinstance(self.model, Formulas) else self.flow
-        return extract(model, self.x_names or None, self.y_names or None, self.units)
+        return extract(model, self.x_names, self.y_names or None, self.units)
 
     @cached_property
     def printed_errors(self) -> dict[float, float]:
@@ -270,11 +273,11 @@ class Bundle:
         if not hasattr(self.model, "sections"):
             return []
         verdict = str(self.metadata.get("verdict", ""))
-        return [("Verdict", verdict), *self.model.sections(self.named().x_names)]
+        return [("Verdict", verdict), *self.model.sections(self.x_names)]
 
     @cached_property
     def _read_laws(self) -> Any:
-        return self._laws.read(self.named().x_names)
+        return self._laws.read(self.x_names)
 
     def require(self, ability: str) -> None:
         """Raise a `TypeError` that says what the model can do unless ``ability`` is among it."""
@@ -294,14 +297,13 @@ class Bundle:
 
         self.require("posterior")
         if self._laws is not None:
-            known = self.named()
             return self._laws.posterior(
-                read_observations(y_star, known.columns("y")), known.x_names, known.y_names, units=self.units,
+                read_observations(y_star, self.columns("y")), self.x_names, self.y_names, units=self.units,
                 prior=prior, extent=self.metadata.get("extent"),
                 known=None if prior is not None else self._read_laws,
             )  # fmt: skip
         return Posterior(
-            self.flow, y_star, x_names=self.x_names or None, y_names=self.y_names or None, units=self.units,
+            self.flow, y_star, x_names=self.x_names, y_names=self.y_names, units=self.units,
             training=self.metadata.get("training"), extent=self.metadata.get("extent"), prior=prior,
         )  # fmt: skip
 
@@ -350,14 +352,5 @@ class Bundle:
 
     def columns(self, letter: str) -> Columns:
         """Return the columns of ``"x"`` or of ``"y"``."""
-        named = self.named()
-        names = named.x_names if letter == "x" else named.y_names
+        names = self.x_names if letter == "x" else self.y_names
         return Columns(names, tuple(self.units.get(name) for name in names))
-
-
-def _y_names(model: Any, n: int, x_names: tuple[str, ...]) -> tuple[str, ...]:
-    if isinstance(model, Flow):
-        return tuple(f"y{i + 1}" for i in range(n))
-    from isr.equations.extract import output_names
-
-    return output_names(n, x_names)

@@ -128,7 +128,7 @@ def test_a_terminal_shows_few_lines(name):
 
 def test_a_saved_model_says_what_it_is():
     assert repr(bundle()) == "<saved ConditionalISR of length (m), mass (kg), given force>"
-    assert repr(Bundle(flow())) == "<saved flow>"
+    assert repr(Bundle(flow())) == "<saved flow of x1, x2, given y1>"
 
 
 def test_a_notebook_shows_the_parameters_before_a_fit_and_what_was_found_after():

@@ -15,6 +15,7 @@ from isr.search import growth, products, rational, reductions, sums
 from isr.search.candidates import FEW, Candidate, Pool, eliminated, fitted, price, with_errors
 from isr.search.constants import snapped, without_idle_abs
 from isr.search.evaluate import opened
+from isr.search.free_powers import free_powers
 from isr.search.problem import Problem, outer
 from isr.search.rows import MOST_ROWS, REFIT_ROWS, Data
 from isr.search.sums import Limit
@@ -169,10 +170,6 @@ def find_laws(
     for law in [*simple, *(h for h in hints if h.free_symbols <= set(data.symbols))]:
         pool.offer(law)
     _explore(search, problem)
-    if not search.is_over:
-        search.tell("growth")
-        search.offer(problem, growth.grow(pool, problem, search.limit))
-        search.simplify()
     wide = data.some(REFIT_ROWS, random_state)
     constant, linear = (with_errors(wide, fitted(wide, law, iterations=1)) for law in simple)
     found = {c.expression: c for c in [*_finished(pool, wide, search.ends), constant, linear]}
@@ -207,15 +204,17 @@ def _explore(search: Search, problem: Problem) -> None:
             return
     smooth = {id(level): level.smoothed() or level for level in levels}
     smallest, *others = reversed(levels)
-    for few, families in (([smallest], _EARLY), ([smallest], _LATE), (others, _EARLY), (others, _LATE)):
+    for few, families in (
+        ([smallest], _EARLY), ([problem], _WHOLE), ([problem], _GROWTH), ([smallest], _LATE),
+        (others, _EARLY), (others, _LATE), ([problem], _GROWTH),
+    ):  # fmt: skip
         for level in few:
             even = smooth[id(level)]
-            if families is _LATE:
-                _stages(search, even, _LATE)
-            else:
-                _stages(search, level, _EARLY)
-                _stages(search, even, _SMOOTH if even is not level else ())
-            search.settle(SHORT if families is _LATE else SHORTEST)
+            _stages(search, even if families is _LATE else level, families)
+            if families is _EARLY and even is not level:
+                _stages(search, even, _SMOOTH)
+            if families in (_EARLY, _LATE):
+                search.settle(SHORT if families is _LATE else SHORTEST)
 
 
 def _stages(search: Search, problem: Problem, families: Sequence[tuple[str, Any]]) -> None:
@@ -224,10 +223,13 @@ def _stages(search: Search, problem: Problem, families: Sequence[tuple[str, Any]
             return
         if family is outer:
             for changed in outer(problem, search.limit()):
-                _stages(search, changed, _INSIDE[: {"power": 2, "square": 4, "log": 4}.get(changed.outer, 3)])
+                most = 2 if families is _WHOLE else {"power": 4, "square": 6, "log": 6}.get(changed.outer, 5)
+                _stages(search, changed, _INSIDE[:most])
         elif problem.k or family is _powers:
             search.tell(what)
-            search.offer(problem, family(problem, search.limit), powers=family is _powers)
+            grown = family is growth.grow
+            laws = family(search.pool, problem, search.limit) if grown else family(problem, search.limit)
+            search.offer(problem, laws, powers=family in (_powers, free_powers))
     search.simplify()
 
 
@@ -248,7 +250,9 @@ def _wide_products(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
 
 _FIRST = (("powers", _powers), ("rational functions", rational.exact))
 _EARLY = (
+    ("sums of powers", free_powers),
     ("sums of monomials", sums.polynomials),
+    ("ratios of functions", rational.exact_in_functions),
     ("products of functions", _natural_products),
     ("roots of quadratic equations", rational.roots),
     ("sums of functions", sums.with_plain_functions),
@@ -269,9 +273,14 @@ _LATE = (
 )
 
 
+# Before a reduction, which may be wrong, is trusted for long.
+_WHOLE = (("sums of powers", free_powers), ("outer functions", outer))
+_GROWTH = (("growth", growth.grow),)
 # For functions of the target.
 _INSIDE = (
     ("powers", _powers),
+    ("sums of powers", free_powers),
+    ("ratios of functions", rational.exact_in_functions),
     ("sums of monomials", sums.polynomials),
     ("products of functions", partial(products.with_functions, numbers="natural")),
     ("sums of functions", sums.with_plain_functions),

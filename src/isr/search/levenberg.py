@@ -77,7 +77,7 @@ def _state(law: Opened, columns: Sequence[np.ndarray], y: np.ndarray, root: np.n
 
 
 def _step(slopes: np.ndarray, gaps: np.ndarray, damping: float) -> np.ndarray:
-    size = np.sqrt(np.einsum("kn,kn->k", slopes, slopes)) + 1e-300
+    size = np.sqrt(np.einsum("kn,kn->k", slopes, slopes)) + 1e-140  # squares of smaller slopes are zero
     scaled = slopes / size[:, None]
     normal = scaled @ scaled.T + (damping + 1e-14) * np.eye(len(size))
     return np.linalg.solve(normal, scaled @ gaps) / size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -52,6 +53,19 @@ def exact(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
             yield from _ratio(problem, part, powers, used)
             return
         index.pop(i)
+
+
+def exact_in_functions(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
+    """Yield such a ratio with a function in place of one of the columns."""
+    for name in ("cos", "sin", "exp", "sqrt", "log"):
+        for j in range(problem.k) if name in problem.functions else ():
+            columns = problem.columns.copy()
+            with np.errstate(all="ignore"):
+                columns[:, j] = getattr(np, name)(columns[:, j])
+            if np.all(np.isfinite(columns[:, j])) and np.ptp(columns[:, j]) > 0:
+                own = problem.symbols[j]
+                for law in exact(replace(problem, columns=columns), limit):
+                    yield law.xreplace({own: getattr(sympy, name)(own)})
 
 
 def _ratio(problem: Problem, part: Problem, powers: np.ndarray, used: list[int]) -> Iterator[sympy.Expr]:

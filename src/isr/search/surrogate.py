@@ -94,7 +94,7 @@ def _fitted(
         terms = np.array(_terms(k, max(2, min(limit, int(used.sum() // 3)))))
         basis, features = _features(z, terms)
         q, r = np.linalg.qr((features * root[:, None])[used])
-        if np.min(np.abs(np.diag(r))) < 1e-9 * np.abs(r[0, 0]):
+        if not np.min(np.abs(np.diag(r))) > 1e-9 * np.abs(r[0, 0]):
             continue
         goal = (target * root)[used]
         weights = q.T @ goal

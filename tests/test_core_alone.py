@@ -45,9 +45,8 @@ said(lambda: post.plot())
 said(lambda: post.to_arviz(100))
 said(lambda: read_rows("rows.parquet"))
 said(lambda: isr.ocean.pressure)
-from isr.posterior.references import nuts
-said(lambda: nuts(lambda v: -(v**2).sum(), lambda v: 0.0, np.zeros((1, 2))))
 from isr.tables.extras import need
+said(lambda: need("blackjax"))
 said(lambda: need("emcee"))
 said(lambda: need("h5netcdf"))
 said(lambda: need("openpyxl"))

@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
+from isr.ocean.chains import nuts
 from isr.posterior.pareto import smooth
-from isr.posterior.references import nuts, rejection
+from isr.problems.references import rejection
 
 # x ~ N(0, 1), y = x + N(0, 0.5²), y* = 1: the posterior is N(0.8, 0.2).
 MEAN, STD = 0.8, float(np.sqrt(0.2))

@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.integrate import solve_ivp
 
-from isr.posterior.references import rejection
 from isr.problems import ballistics
+from isr.problems.references import rejection
 
 
 @pytest.mark.parametrize("launch", [(0.0, 1.5, 0.8, 15.0), (-0.4, 0.0, 0.2, 9.0), (0.7, 2.9, 1.4, 24.0)])

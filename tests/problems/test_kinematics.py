@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from isr.ocean.chains import nuts
 from isr.posterior.metrics import c2st, mmd2
-from isr.posterior.references import nuts
 from isr.problems import kinematics
 
 BOOSTING = HistGradientBoostingClassifier(early_stopping=True, random_state=0)

@@ -258,13 +258,11 @@ def estimator_of(
         n_restarts=networks.restarts, max_time=networks.max_time, checkpoint=networks.checkpoint,
         **({"penalty": None} if networks.dense else {}),
     )  # fmt: skip
-    if networks.layers is not None:
-        common["n_layers"] = networks.layers
+    common |= {} if networks.layers is None else {"n_layers": networks.layers}
     if method is Method.eql:
         return EQLRegressor(**common)
+    common |= {} if networks.blocks is None else {"n_blocks": networks.blocks}
     common["bounds"] = bounds_in(networks.bounds or [])
-    if networks.blocks is not None:
-        common["n_blocks"] = networks.blocks
     if method is Method.flow:
         return SymbolicFlow(**common)
     common |= {"noise": noise_in(knowledge.noise)}

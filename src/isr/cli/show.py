@@ -220,15 +220,15 @@ def report(
     refuse_existing(target, force)
     bundle = open_model(model)
     frame = None if data is None else reading.columns(data, [*bundle.x_names, *bundle.y_names], bundle)
-    found, verdict = _calibration(bundle, frame) if calibrate else (None, "")
-    if verdict and not json:
-        say(verdict)
+    found = _calibration(bundle, frame) if calibrate else None
+    if found is not None and not json:
+        say(str(found))
     from isr.report import gather, render
 
     page = render(
         gather(
             bundle, data=frame, title=title, calibration=found,
-            provenance={"calibration": verdict} if verdict else None,
+            provenance=None if found is None else {"calibration": str(found)},
             y_star=None if y is None else observation(bundle, y),
         )
     )  # fmt: skip
@@ -239,10 +239,10 @@ def report(
 
 
 def _calibration(bundle: Bundle, frame: Any) -> Any:
-    """The checks of posterior draws for some rows, with the noise of training, and what they say."""
+    """The checks of posterior draws for some rows, with the noise of training."""
     import numpy as np
 
-    from isr.posterior.calibration import Calibration, regional_verdict
+    from isr.posterior.calibration import Calibration
 
     if frame is None:
         raise ValueError(
@@ -252,6 +252,4 @@ def _calibration(bundle: Bundle, frame: Any) -> Any:
     x, y = rows[list(bundle.x_names)].to_numpy(), rows[list(bundle.y_names)].to_numpy()
     noise = np.asarray(bundle.metadata.get("noise", 0.0), dtype=float)
     y = y + noise * np.random.default_rng(0).normal(size=y.shape)
-    drawn = bundle.draws(y, N_DRAWS)
-    verdict = regional_verdict(x, drawn, y, bundle.x_names, bundle.y_names)
-    return Calibration.of(x, drawn, bundle.x_names), verdict
+    return Calibration.of(x, bundle.draws(y, N_DRAWS), bundle.x_names)

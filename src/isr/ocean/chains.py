@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
-from isr.posterior.references import nuts
 from isr.tables.extras import need
+
+if TYPE_CHECKING:
+    from arviz import InferenceData
 
 ValueAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Bounds = tuple[tuple[float, float], ...]
@@ -135,3 +139,63 @@ def _inside(
 ) -> np.ndarray:
     x = best + u @ axes.T
     return u[np.all((x > low) & (x < high), axis=1)]
+
+
+def nuts(
+    log_prior: Callable[[Any], Any],
+    log_likelihood: Callable[[Any], Any],
+    initial: ArrayLike,
+    *,
+    n_samples: int = 1000,
+    n_warmup: int = 1000,
+    target_acceptance: float = 0.8,
+    random_state: int = 0,
+) -> InferenceData:
+    """Return chains of the posterior by the no-U-turn sampler with window adaptation (BlackJAX), for ArviZ.
+
+    The draws are called x; ``arviz.summary`` tells their R-hat and effective size. Chains do not pass between separate
+    modes: start them spread over all modes, and expect a large R-hat there.
+
+    Args:
+        log_prior: Log prior of one parameter vector, in JAX; may be unnormalised.
+        log_likelihood: Log likelihood of one parameter vector, in JAX.
+        initial: A starting point for each chain, as rows; all must have a finite log posterior.
+        n_samples: Draws kept from each chain.
+        n_warmup: Adaptation steps of each chain.
+        target_acceptance: Higher takes smaller steps, for curved posteriors.
+        random_state: Seed.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    blackjax, arviz = need("blackjax"), need("arviz")
+
+    def log_density(x: Any) -> Any:
+        return log_prior(x) + log_likelihood(x)
+
+    def chain(key: Any, position: Any) -> tuple[Any, Any, Any]:
+        warm_key, run_key = jax.random.split(key)
+        warmup = blackjax.window_adaptation(
+            blackjax.nuts, log_density, target_acceptance_rate=target_acceptance
+        )
+        (state, parameters), _ = warmup.run(warm_key, position, num_steps=n_warmup)
+        kernel = blackjax.nuts(log_density, **parameters)
+
+        def step(state: Any, key: Any) -> tuple[Any, Any]:
+            state, info = kernel.step(key, state)
+            return state, (state.position, state.logdensity, info.is_divergent)
+
+        return jax.lax.scan(step, state, jax.random.split(run_key, n_samples))[1]
+
+    start = jnp.atleast_2d(jnp.asarray(initial, dtype=float))
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        bad = ~np.isfinite(np.asarray(jax.vmap(log_density)(start)))
+        if bad.any():
+            raise ValueError(
+                f"log posterior is not finite at the initial points of chains {np.flatnonzero(bad).tolist()}"
+            )
+        keys = jax.random.split(jax.random.key(random_state), len(start))
+        samples, log_prob, divergent = map(np.asarray, jax.jit(jax.vmap(chain))(keys, start))
+    return arviz.from_dict(
+        posterior={"x": samples.astype(float)}, sample_stats={"lp": log_prob, "diverging": divergent}
+    )

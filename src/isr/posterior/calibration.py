@@ -16,8 +16,6 @@ from scipy import stats
 N_BINS, N_SIMULATIONS = 20, 2000
 LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 """Default credible levels of coverage curves."""
-# Ranks are not uniform where a test says so at this level, corrected for their number; so many are told.
-REFUTED, MOST_TOLD = 0.01, 6
 # The share of the rows at each end of a column of y that is judged by itself, and of how many columns.
 END, MOST_COLUMNS = 0.2, 8
 
@@ -79,46 +77,6 @@ def regions_of(y: Float[np.ndarray, "n d"], names: Sequence[str]) -> dict[str, n
     middle = ~np.any(list(ends.values()), axis=0)
     regions = {"over all": np.ones(len(y), bool), "in the middle of y": middle, **ends}
     return {where: kept for where, kept in regions.items() if kept.any()}
-
-
-def regional_verdict(
-    truths: ArrayLike,
-    samples: ArrayLike,
-    y: ArrayLike,
-    names: Sequence[str] | None = None,
-    y_names: Sequence[str] | None = None,
-) -> str:
-    """Return a sentence on whether posteriors are calibrated: over all, in the middle of y, and at its edges.
-
-    Args:
-        truths: Rows of x.
-        samples: Draws of the posterior of each.
-        y: The observation of each.
-        names: What the variables are called.
-        y_names: What the columns of y are called.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> x = rng.normal(size=(400, 1))
-        >>> y = x + rng.normal(size=x.shape)
-        >>> exact = 0.5 * y[:, None] + np.sqrt(0.5) * rng.normal(size=(400, 99, 1))
-        >>> regional_verdict(x, exact, y)[:10], regional_verdict(x, 0.3 * exact, y, ["depth"])[:22]
-        ('calibrated', 'not calibrated: depth ')
-    """
-    truths, samples = _check(truths, samples)
-    ranks, observed = sbc_ranks(truths, samples), np.asarray(y, dtype=float)
-    regions = regions_of(observed, y_names or [f"y{j + 1}" for j in range(observed.shape[1])])
-    labels = names or [f"x{j + 1}" for j in range(truths.shape[1])]
-    positions = _positions(ranks, samples.shape[1], 0)
-    found = sorted(
-        (float(stats.kstest(positions[kept, j], "uniform").pvalue), f"{name} {where}")
-        for j, name in enumerate(labels)
-        for where, kept in regions.items()
-    )
-    bad = [f"{what} (p = {p:.1g})" for p, what in found if p * len(found) < REFUTED]
-    if bad:
-        return f"not calibrated: {', '.join(bad[:MOST_TOLD])}; do not trust widths there"
-    return f"calibrated, as far as {len(observed)} observations tell: over all, in the middle and at the edges of y"
 
 
 def _positions(ranks: ArrayLike, n_draws: int, seed: int) -> np.ndarray:
@@ -261,8 +219,10 @@ class Calibration:
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> Calibration.of(rng.normal(size=(60, 1)), rng.normal(size=(60, 99, 1))).n_draws
-        99
+        >>> print(Calibration.of(rng.normal(size=(60, 1)), rng.normal(size=(60, 99, 1))))
+        calibrated, as far as 60 observations tell
+        >>> str(Calibration.of(rng.normal(size=(60, 1)), 0.3 * rng.normal(size=(60, 99, 1))))[:14]
+        'not calibrated'
     """
 
     ranks: Int[np.ndarray, "n dim"] | None = None
@@ -281,3 +241,10 @@ class Calibration:
             tarp=tarp(truths, samples),
             tests=check_calibration(truths, samples, names=names),
         )
+
+    def __str__(self) -> str:
+        tests = [] if self.tests is None else self.tests.to_dict("records")
+        bad = [f"{t['parameter']} by {t['test']} (p = {t['adjusted']:.1g})" for t in tests if not t["passed"]]
+        if bad:
+            return f"not calibrated: {', '.join(bad)}; do not trust widths"
+        return f"calibrated, as far as {0 if self.ranks is None else len(self.ranks)} observations tell"

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.stats import gaussian_kde
 
-from isr.posterior.references import Rejection, rejection
+from isr.problems.references import Rejection, rejection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

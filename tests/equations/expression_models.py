@@ -8,11 +8,10 @@ import numpy as np
 from isr.bijections.affine import Bounded, Shift, Standardise
 from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
-from isr.bijections.charts import Polar, Spiral, Split
+from isr.bijections.charts import Polar, Spiral, Split, mixture_of
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas, Triangular
-from isr.bijections.mixtures import mixture_of
 from isr.bijections.parameters import flatten
 from isr.bijections.primitives import PRIMITIVES
 from isr.bijections.shapes import SHAPES, Edges, Shapes, Tails

@@ -49,7 +49,7 @@ def test_the_padded_forward_reads_its_padding():
     expressions = extract(flow)
     assert len(expressions.forward.inputs) == 1
     assert len(expressions.forward_padded.inputs) == 2
-    from isr.equations.evaluate import evaluate
+    from isr.equations.expressions import evaluate
 
     rows, y = np.random.default_rng(0).normal(size=(50, 2)), np.zeros((1, 1))
     found, log_det = evaluate(expressions.forward_padded, rows, y)

@@ -13,7 +13,7 @@ import sympy
 from numpy.testing import assert_allclose
 
 from isr.equations import Expressions
-from isr.equations.evaluate import _run
+from isr.equations.expressions import _run
 from isr.equations.extract import function_program
 from isr.tables.names import symbol_names
 

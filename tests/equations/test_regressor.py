@@ -15,8 +15,8 @@ from numpy.testing import assert_allclose
 
 from equations.expression_models import make
 from isr.bijections.formula import Formulas
-from isr.equations import Expressions, check, evaluate, extract
-from isr.equations.evaluate import _run
+from isr.equations import Expressions, check, expressions, extract
+from isr.equations.expressions import _run
 
 # Names that C, JavaScript or Python know as something else.
 X_NAMES, Y_NAMES = ("sin", "p (Pa)"), ("y1", "gamma")
@@ -126,7 +126,7 @@ def test_python_and_jax_functions_take_columns_and_numbers(equations, rows, expe
 
 def test_a_source_that_is_run_here_holds_no_text_of_a_user(monkeypatch):
     seen = []
-    monkeypatch.setattr(evaluate, "_run", lambda source, names: seen.append(source) or _run(source, names))
+    monkeypatch.setattr(expressions, "_run", lambda source, names: seen.append(source) or _run(source, names))
     names, units = ("bad\n raise SystemExit", "b"), {"b": "m\n raise SystemExit"}
     extract(law(), names, ("c", "d"), units).to_jax()
     flow = extract(make("formulas"), names, units=units)

@@ -12,9 +12,8 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
 import isr
-from isr.bijections.affine import Spread, Standardise
+from isr.bijections.affine import Spread, Standardise, spread
 from isr.bijections.flow import Ensemble, Flow
-from isr.densities.spread import spread
 from isr.equations.check import check
 from isr.estimators.settings import Effort
 from sbibm_tasks import TASKS

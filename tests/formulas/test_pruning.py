@@ -17,8 +17,7 @@ from isr.bijections.formula import evaluate
 from isr.bijections.networks import build_eql
 from isr.bijections.parameters import flatten
 from isr.formulas.front import Point, choose, pareto
-from isr.formulas.refit import Fit, flow_row_loss
-from isr.formulas.shorten import eliminate, fix_gauge, simple_values, snap
+from isr.formulas.refit import Fit, eliminate, fix_gauge, flow_row_loss, simple_values, snap
 from isr.formulas.to_formulas import (
     build_formulas,
     input_symbols,

@@ -1,10 +1,10 @@
-"""Fixed and learned affine maps, permutations, and the charts that keep parameters inside their bounds."""
+"""Affine maps, fixed and learned, permutations, what skewed columns are read as, and charts of bounds."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.scipy.linalg import lu_solve
 from jaxtyping import Array, Float
 
-from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
+from isr.bijections.bijection import AbstractBijection, Mapped, Vector, told
 from isr.bijections.primitives import inside, ndtr, ndtri
 
 # Probabilities are held this far from 0 and 1, so that a point on the bound has a finite image (|u| <= 7.04).
@@ -31,7 +31,6 @@ class Standardise(AbstractBijection):
 
     shift: tuple[float, ...] = eqx.field(static=True)
     scale: tuple[float, ...] = eqx.field(static=True)
-
     part: ClassVar[str] = "standardise"
 
     def __check_init__(self) -> None:
@@ -42,18 +41,15 @@ class Standardise(AbstractBijection):
                 f"scales must be positive and shifts finite, got scale={self.scale}, shift={self.shift}"
             )
 
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return len(self.shift)
+    dim = told("How many variables it maps.", lambda self: len(self.shift))
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         shift, scale = jnp.asarray(self.shift, x.dtype), jnp.asarray(self.scale, x.dtype)
-        return (x - shift) / scale, jnp.asarray(-np.sum(np.log(self.scale)), x.dtype)
+        return (x - shift) / scale, -jnp.sum(jnp.log(scale))
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
         shift, scale = jnp.asarray(self.shift, z.dtype), jnp.asarray(self.scale, z.dtype)
-        return shift + scale * z, jnp.asarray(np.sum(np.log(self.scale)), z.dtype)
+        return shift + scale * z, jnp.sum(jnp.log(scale))
 
 
 def standardise(rows: Float[np.ndarray, "n dim"]) -> Standardise:
@@ -83,23 +79,10 @@ class Spread(AbstractBijection):
     standardise: Standardise
     offsets: tuple[float, ...] = eqx.field(static=True)
     widths: tuple[float | None, ...] = eqx.field(static=True)
-
     part: ClassVar[str] = "standardise"
-
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return len(self.offsets)
-
-    @property
-    def shift(self) -> tuple[float, ...]:
-        """Mean of each changed column."""
-        return self.standardise.shift
-
-    @property
-    def scale(self) -> tuple[float, ...]:
-        """Standard deviation of each changed column."""
-        return self.standardise.scale
+    dim = told("How many variables it maps.", lambda self: len(self.offsets))
+    shift = told("Mean of each changed column.", lambda self: self.standardise.shift)
+    scale = told("Standard deviation of each changed column.", lambda self: self.standardise.scale)
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         parts = zip(self.offsets, self.widths, strict=True)
@@ -129,6 +112,52 @@ def changed(values: Any, offset: float, width: float | None, xp: Any) -> Any:
     return xp.arcsinh((values - offset) / width)
 
 
+# Nats per row by which a changed column must be closer to normal than the column itself.
+LEAST_GAIN = 0.1
+
+
+def spread(rows: Float[np.ndarray, "n d"], may_change: np.ndarray) -> Standardise | Spread:
+    """Return what standardises rows, after a change of those columns that it brings closer to normal.
+
+    Judged by the second half of the rows: the likelihood of each column under the normal law of the first half.
+    """
+    offsets, widths = np.zeros(rows.shape[1]), [None] * rows.shape[1]
+    for i in np.flatnonzero(may_change):
+        options = _options(rows[:, i])
+        nats = [_nats(rows[:, i], *option) for option in options]
+        best = int(np.argmin(nats))
+        if nats[best] < nats[0] - LEAST_GAIN:
+            offsets[i], widths[i] = options[best]
+    if all(width is None for width in widths):
+        return standardise(rows)
+    none = Standardise((0.0,) * len(widths), (1.0,) * len(widths))
+    plain = Spread(none, tuple(offsets.tolist()), tuple(widths))
+    return Spread(standardise(plain.columns(rows)), plain.offsets, plain.widths)
+
+
+def _options(column: np.ndarray) -> list[tuple[float, float | None]]:
+    """Return offset and width of each way to change a column, the first of them not at all."""
+    low, middle, high = np.quantile(column, (0.25, 0.5, 0.75))
+    options: list[tuple[float, float | None]] = [(0.0, None)]
+    if high > low:
+        options.append((float(middle), float(high - low)))
+    if np.min(column) > 0:
+        options.append((0.0, 0.0))
+    elif np.min(column) == 0:  # counts: half of the smallest beside nothing
+        options.append((float(np.min(column[column > 0], initial=1.0)) / 2, 0.0))
+    return options
+
+
+def _nats(column: np.ndarray, offset: float, width: float | None) -> float:
+    values = changed(column, offset, width, np)
+    slopes = {None: np.ones_like(column), 0.0: 1 / np.maximum(column + offset, 1e-30)}
+    slope = slopes[width] if width in slopes else 1 / np.hypot(column - offset, width)
+    first, second = np.split(np.arange(len(column)), [len(column) // 2])
+    mean, sd = np.mean(values[first]), np.std(values[first]) + 1e-12
+    z = (values[second] - mean) / sd
+    return float(np.mean(0.5 * z**2 + np.log(sd) - np.log(slope[second])))
+
+
 class Bounded(AbstractBijection):
     """Opens each variable's bounds to the whole line, so that no inverse ever leaves them.
 
@@ -142,7 +171,6 @@ class Bounded(AbstractBijection):
 
     low: tuple[float | None, ...] = eqx.field(static=True)
     high: tuple[float | None, ...] = eqx.field(static=True)
-
     part: ClassVar[str] = "bounds"
 
     def __check_init__(self) -> None:
@@ -152,10 +180,7 @@ class Bounded(AbstractBijection):
             if low is not None and high is not None and not low < high:
                 raise ValueError(f"bounds of variable {i} must have low < high, got ({low}, {high})")
 
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return len(self.low)
+    dim = told("How many variables it maps.", lambda self: len(self.low))
 
     def contains(self, rows: Float[np.ndarray, "n dim"]) -> np.ndarray:
         """Return whether each row lies inside; an end that is bounded alone is open, a box is closed."""
@@ -167,84 +192,37 @@ class Bounded(AbstractBijection):
                 inside &= column <= high if low is not None else column < high
         return inside
 
-    def ends(self) -> list[Ends]:
-        """Return both ends of every variable."""
-        return [
-            Ends(low, high, 1.0 if low is None or high is None else high - low)
-            for low, high in zip(self.low, self.high, strict=True)
-        ]
-
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        return open_bounds(x, self.ends())
+        images, log_dets = [], []
+        for i, (value, low, high) in enumerate(zip(x, self.low, self.high, strict=True)):
+            name, u = f"w_{i + 1}", value
+            if low is not None and high is not None:
+                u = checkpoint_name(probit((value - low) / (high - low)), name)
+                log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - jnp.log(high - low))
+            elif low is not None:
+                u = checkpoint_name(jnp.log(jnp.maximum(value - low, NEAREST)), name)
+                log_dets.append(-u)
+            elif high is not None:
+                u = checkpoint_name(-jnp.log(jnp.maximum(high - value, NEAREST)), name)
+                log_dets.append(u)
+            images.append(u)
+        return jnp.stack(images), sum(log_dets, jnp.zeros((), x.dtype))
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        return close_bounds(z, self.ends(), inner_ends(self, z.dtype))
-
-
-class Ends(NamedTuple):
-    """Bounds of one variable, ``None`` where open, and how far apart they are; numbers or traced scalars."""
-
-    low: Any
-    high: Any
-    width: Any
-
-
-def open_bounds(x: Vector, ends: Sequence[Ends]) -> Mapped:
-    """Return the images of bounded variables on the whole line, and the log-determinant."""
-    images, log_dets = [], []
-    for i, (value, (low, high, width)) in enumerate(zip(x, ends, strict=True)):
-        name = f"w_{i + 1}"
-        if low is not None and high is not None:
-            u = checkpoint_name(probit((value - low) / width), name)
-            log_dets.append(LOG_SQRT_2PI + 0.5 * u * u - jnp.log(width))
-        elif low is not None:
-            u = checkpoint_name(jnp.log(jnp.maximum(value - low, NEAREST)), name)
-            log_dets.append(-u)
-        elif high is not None:
-            u = checkpoint_name(-jnp.log(jnp.maximum(high - value, NEAREST)), name)
-            log_dets.append(u)
-        else:
-            u = value
-        images.append(u)
-    return jnp.stack(images), sum(log_dets, jnp.zeros((), x.dtype))
-
-
-def close_bounds(z: Vector, ends: Sequence[Ends], inner: Sequence[Any]) -> Mapped:
-    """Return what `open_bounds` took to ``z``, held within ``inner`` (two numbers a variable)."""
-    images, log_dets = [], []
-    for i, (u, (low, high, width), (lowest, highest)) in enumerate(zip(z, ends, inner, strict=True)):
-        name = f"w_{i + 1}"
-        if low is not None and high is not None:
-            u = checkpoint_name(u, name)
-            x = inside(low + width * ndtr(u), lowest, highest)
-            log_dets.append(jnp.log(width) - 0.5 * u * u - LOG_SQRT_2PI)
-        elif low is not None:
-            log_distance = checkpoint_name(jnp.minimum(u, LARGEST_EXPONENT), name)
-            x = inside(low + jnp.exp(log_distance), lowest, np.inf)
-            log_dets.append(log_distance)
-        elif high is not None:
-            log_distance = checkpoint_name(jnp.minimum(-u, LARGEST_EXPONENT), name)
-            x = inside(high - jnp.exp(log_distance), -np.inf, highest)
-            log_dets.append(log_distance)
-        else:
-            x = u
-        images.append(x)
-    return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
-
-
-def inner_ends(bounded: Bounded, dtype: Any) -> list[tuple[float, float]]:
-    """Return the outermost numbers of a precision that lie within the bounds of each variable."""
-    return [
-        _inside(-np.inf if low is None else low, np.inf if high is None else high, dtype)
-        for low, high in zip(bounded.low, bounded.high, strict=True)
-    ]
-
-
-def _inside(low: float, high: float, dtype: Any) -> tuple[float, float]:
-    ends = np.asarray([low, high], dtype)
-    first, last = ends.astype(np.float64)
-    inner = np.nextafter(ends, ends[::-1]).astype(np.float64)
-    return float(first if first >= low else inner[0]), float(last if last <= high else inner[1])
+        images, log_dets = [], []
+        for i, (u, low, high) in enumerate(zip(z, self.low, self.high, strict=True)):
+            name, x = f"w_{i + 1}", u
+            if low is not None and high is not None:
+                u = checkpoint_name(u, name)
+                x = inside(low + (high - low) * ndtr(u), low, high)
+                log_dets.append(jnp.log(high - low) - 0.5 * u * u - LOG_SQRT_2PI)
+            elif low is not None or high is not None:
+                log_distance = checkpoint_name(jnp.minimum(-u if low is None else u, LARGEST_EXPONENT), name)
+                gap = jnp.exp(log_distance)
+                x = inside(low + gap, low, np.inf) if high is None else inside(high - gap, -np.inf, high)
+                log_dets.append(log_distance)
+            images.append(x)
+        return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
 
 
 def probit(p: Float[Array, ""]) -> Float[Array, ""]:
@@ -256,11 +234,7 @@ class Shift(AbstractBijection):
     """Maps ``x`` to ``x - offset`` with learned offsets."""
 
     offset: Float[Array, " dim"]
-
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return self.offset.shape[0]
+    dim = told("How many variables it maps.", lambda self: self.offset.shape[0])
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         return x - self.offset, jnp.zeros((), x.dtype)
@@ -273,45 +247,18 @@ class Linear(AbstractBijection):
     """Maps ``x`` to ``A x`` with a learned matrix; the inverse holds the numbers of ``A^-1``."""
 
     matrix: Float[Array, "dim dim"]
-
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return self.matrix.shape[0]
+    dim = told("How many variables it maps.", lambda self: self.matrix.shape[0])
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        return self.ready().forward_and_log_det(x)
+        return self.matrix @ x, inverse_and_log_det(self.matrix)[1]
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        return self.ready().inverse_and_log_det(z)
+        inverse, log_det = inverse_and_log_det(self.matrix)
+        return inverse @ z, -log_det
 
     def after(self, scale: Standardise) -> tuple[list[AbstractBijection], None]:
-        """Return the same with the scale inside the matrix."""
         matrix = self.matrix / jnp.asarray(scale.scale)[None, :]
         return [Shift(jnp.asarray(scale.shift)), Linear(matrix)], None
-
-    def ready(self) -> Solved:
-        """Return the same map with the matrix inverted."""
-        return Solved(self.matrix, *inverse_and_log_det(self.matrix))
-
-
-class Solved(AbstractBijection):
-    """A linear map whose inverse and log-determinant are known."""
-
-    matrix: Float[Array, "dim dim"]
-    inverse: Float[Array, "dim dim"]
-    log_det: Float[Array, ""]
-
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return self.matrix.shape[0]
-
-    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        return self.matrix @ x, self.log_det
-
-    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        return self.inverse @ z, -self.log_det
 
 
 @jax.custom_jvp
@@ -334,11 +281,7 @@ class Inverted(AbstractBijection):
     """The inverse of another bijection, as a bijection."""
 
     bijection: AbstractBijection
-
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return self.bijection.dim
+    dim = told("How many variables it maps.", lambda self: self.bijection.dim)
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         return self.bijection.inverse_and_log_det(x, condition)
@@ -365,36 +308,23 @@ class Permutation(AbstractBijection):
         if sorted(self.order) != list(range(len(self.order))):
             raise ValueError(f"order must hold each of 0..{len(self.order) - 1} once, got {self.order}")
 
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return len(self.order)
-
-    @property
-    def back(self) -> tuple[int, ...]:
-        """The order that undoes this one."""
-        return tuple(int(i) for i in np.argsort(self.order))
-
-    def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
-        return _rows_in_order(x, self.order), jnp.zeros(x.shape[-1], x.dtype)
-
-    def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
-        return _rows_in_order(z, self.back), jnp.zeros(z.shape[-1], z.dtype)
+    dim = told("How many variables it maps.", lambda self: len(self.order))
+    back = told("The order that undoes this one.", lambda self: tuple(int(i) for i in np.argsort(self.order)))
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        return x[np.array(self.order)], jnp.zeros((), x.dtype)
+        return _in_order(x, self.order), jnp.zeros((), x.dtype)
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        return z[np.array(self.back)], jnp.zeros((), z.dtype)
+        return _in_order(z, self.back), jnp.zeros((), z.dtype)
 
 
-# More rows than this take longer to compile one by one than an index.
+# More variables than this take longer to compile one by one than an index.
 MOST_CUTS = 8
 
 
-def _rows_in_order(x: Columns, order: tuple[int, ...]) -> Columns:
+def _in_order(x: Vector, order: tuple[int, ...]) -> Vector:
     if len(order) > MOST_CUTS:
         return x[np.array(order)]
     # Cut and put together, the gradient is the same backwards; that of an index would be a scatter.
-    rows = jnp.split(x, len(order))
-    return jnp.concatenate([rows[i] for i in order])
+    parts = jnp.split(x, len(order))
+    return jnp.concatenate([parts[i] for i in order])

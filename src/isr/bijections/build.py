@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from isr.bijections.affine import Bounded, Inverted, Linear, Permutation, Standardise
 from isr.bijections.bijection import AbstractBijection, Chain
-from isr.bijections.charts import Polar, gain_of_split, split_of
-from isr.bijections.coupling import AbstractTransformer, Affine, ConditionMap, Coupling, Subnetwork
+from isr.bijections.charts import Polar, split_of
+from isr.bijections.coupling import AbstractTransformer, Affine, ConditionMap, Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.networks import build_eql, build_mlp
 from isr.bijections.parameters import Seed, children, generator, on_device
@@ -63,16 +64,14 @@ class Architecture:
     condenser: str = "network"
 
     def __post_init__(self) -> None:
-        for name, value, known in (
-            ("subnet", self.subnet, SUBNETS),
-            ("mixing", self.mixing, MIXINGS),
+        given = [("subnet", self.subnet, SUBNETS), ("mixing", self.mixing, MIXINGS)]
+        given += [
             ("condenser", self.condenser, tuple(CONDENSERS)),
-        ):
+            *(("chart", c, CHARTS) for c in self.charts),
+        ]
+        for name, value, known in given:
             if value not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(known)}")
-        for chart in self.charts:
-            if chart not in CHARTS:
-                raise ValueError(f"unknown chart {chart!r}; known: {', '.join(CHARTS)}")
         if self.n_blocks < 1:
             raise ValueError(f"a flow needs at least one block, got n_blocks={self.n_blocks}")
 
@@ -123,11 +122,15 @@ def build_flow(
     k_blocks, k_condition = children(key, 2)
     condition_map = _condition_map(k_condition, condition_dim, shape, standardise_condition)
     n_features = condition_map.n_features if condition_map else 0
-    steps: list[AbstractBijection] = [
-        *([_padded_bounds(bounds, n_padding)] if bounds else []),
-        *([_padded(standardise, n_padding)] if standardise else []),
-        *build_core(k_blocks, full, n_features, shape, _charts(shape, rows, full)),
-    ]
+    if rows is None and shape.charts:
+        rows = np.random.default_rng(0).normal(size=(1000, full))
+    charts = chart_steps(shape.charts, rows) if rows is not None else []
+    steps: list[AbstractBijection] = []
+    if bounds:
+        steps.append(Bounded(bounds.low + (None,) * n_padding, bounds.high + (None,) * n_padding))
+    if standardise:
+        steps.append(_padded(standardise, n_padding))
+    steps += build_core(k_blocks, full, n_features, shape, charts)
     if noise and standardise_condition:
         steps.append(Inverted(_padded(standardise_condition, full - standardise_condition.dim)))
     return Flow(Chain(tuple(steps)), condition_map, tuple(float(s) for s in noise), n_padding)
@@ -164,18 +167,11 @@ def chart_steps(names: Sequence[str], rows: np.ndarray) -> list[AbstractBijectio
                 raise ValueError("polar coordinates need two variables")
             steps.append(Polar(centre=on_device(np.zeros(2)), pair=(0, 1), dim=dim))
         elif name == "split":
-            steps += [split_of(rows, i) for i in range(dim) if gain_of_split(rows, i) > LEAST_GAIN]
+            splits = (split_of(rows, i) for i in range(dim))
+            steps += [split for split, gain in splits if gain > LEAST_GAIN]
         else:
             steps.append(SinhArcsinh(on_device(np.zeros(dim)), on_device(np.zeros(dim))))
     return steps
-
-
-def _charts(shape: Architecture, rows: np.ndarray | None, dim: int) -> list[AbstractBijection]:
-    if not shape.charts:
-        return []
-    if rows is None:
-        rows = np.random.default_rng(0).normal(size=(1000, dim))
-    return chart_steps(shape.charts, rows)
 
 
 def _random_permutation(key: Seed, dim: int) -> Permutation:
@@ -187,18 +183,12 @@ def _random_permutation(key: Seed, dim: int) -> Permutation:
 def _block(key: Seed, dim: int, n_features: int, shape: Architecture) -> Coupling:
     k_first, k_second = children(key, 2)
     split = dim // 2
-    first = _subnetwork(k_first, dim - split + n_features, split, shape)
-    second = _subnetwork(k_second, split + n_features, dim - split, shape)
+    options = {"n_layers": shape.n_layers, "stack": len(shape.couplings.names)}
+    own = {"width": shape.width} if shape.subnet == "mlp" else {"library": shape.library, "skip": shape.skip}
+    build: Any = build_mlp if shape.subnet == "mlp" else build_eql
+    first = build(k_first, dim - split + n_features, split, **options, **own)
+    second = build(k_second, split + n_features, dim - split, **options, **own)
     return Coupling(first, second, split, dim, shape.couplings, shape.guard)
-
-
-def _subnetwork(key: Seed, n_inputs: int, n_outputs: int, shape: Architecture) -> Subnetwork:
-    stack = len(shape.couplings.names)
-    if shape.subnet == "mlp":
-        return build_mlp(key, n_inputs, n_outputs, n_layers=shape.n_layers, width=shape.width, stack=stack)
-    return build_eql(
-        key, n_inputs, n_outputs, n_layers=shape.n_layers, library=shape.library, stack=stack, skip=shape.skip
-    )
 
 
 def _condition_map(
@@ -214,20 +204,10 @@ def _condition_map(
     network = None
     if shape.n_features:
         n_layers, width = CONDENSERS[shape.condenser]
-        network = build_mlp(
-            key,
-            condition_dim,
-            shape.n_features,
-            n_layers=n_layers,
-            width=max(width, shape.width),
-            last_scale=1.0,
-        )
+        size = {"n_layers": n_layers, "width": max(width, shape.width)}
+        network = build_mlp(key, condition_dim, shape.n_features, **size, last_scale=1.0)
     return ConditionMap(standardise, network, shape.guard)
 
 
 def _padded(standardise: Standardise, n: int) -> Standardise:
     return Standardise(standardise.shift + (0.0,) * n, standardise.scale + (1.0,) * n)
-
-
-def _padded_bounds(bounds: Bounded, n: int) -> Bounded:
-    return Bounded(bounds.low + (None,) * n, bounds.high + (None,) * n)

@@ -1,9 +1,10 @@
-"""Closed-form charts beyond affine maps: polar coordinates, spirals, and the split of two modes."""
+"""Closed-form charts beyond affine maps: polar coordinates, spirals, the split of two modes, and mixtures."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -17,6 +18,7 @@ from isr.bijections.affine import LOG_SQRT_2PI, Shift, Standardise, probit
 from isr.bijections.bijection import AbstractBijection, Mapped, Scalar, Vector
 from isr.bijections.parameters import on_device
 from isr.bijections.primitives import ndtr, ndtri
+from isr.bijections.shapes import mixture_number, mixture_quantile
 
 
 class Polar(AbstractBijection):
@@ -39,7 +41,6 @@ class Polar(AbstractBijection):
     dim: int = eqx.field(static=True)
     cut: float | None = eqx.field(static=True, default=None)
     plain: bool = eqx.field(static=True, default=False)
-
     part: ClassVar[str] = "polar"
 
     def __check_init__(self) -> None:
@@ -80,7 +81,6 @@ class Polar(AbstractBijection):
         return z.at[i].set(a).at[j].set(b), log_det
 
     def after(self, scale: Standardise) -> tuple[list[AbstractBijection], Any]:
-        """Return the same around a centre in raw units, where both variables have one scale."""
         pair = np.array(self.pair)
         shift, width = jnp.asarray(scale.shift), jnp.asarray(scale.scale)
         if self.plain or np.ptp(np.array(scale.scale)[pair]):
@@ -108,7 +108,6 @@ class Spiral(AbstractBijection):
     pitch: Float[Array, ""]
     pair: tuple[int, int] = eqx.field(static=True)
     dim: int = eqx.field(static=True)
-
     part: ClassVar[str] = "spiral"
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
@@ -156,14 +155,13 @@ class Split(AbstractBijection):
     cut: float = eqx.field(static=True)
     variable: int = eqx.field(static=True)
     dim: int = eqx.field(static=True)
-
     part: ClassVar[str] = "split"
 
     def __check_init__(self) -> None:
-        if not 0 <= self.variable < self.dim:
-            raise ValueError(f"variable must lie in 0..{self.dim - 1}, got {self.variable}")
-        if not np.isfinite(self.cut):
-            raise ValueError(f"the cut must be finite, got {self.cut}")
+        if not 0 <= self.variable < self.dim or not np.isfinite(self.cut):
+            raise ValueError(
+                f"variable must lie in 0..{self.dim - 1} and the cut be finite, got {self.variable}, {self.cut}"
+            )
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         i, (left, right) = self.variable, self._sides()
@@ -189,7 +187,6 @@ class Split(AbstractBijection):
         return z.at[i].set(x), -(jnp.where(is_left, left.log_slope(a), right.log_slope(b)) + 0.5 * u * u)
 
     def after(self, scale: Standardise) -> tuple[list[AbstractBijection], Standardise]:
-        """Return the same in raw units; the other variables are left to standardise."""
         i = self.variable
         shift, width = scale.shift[i], scale.scale[i]
         centres, log_widths = shift + width * self.centres, self.log_widths + math.log(width)
@@ -221,8 +218,10 @@ class _Side(NamedTuple):
         return self.log_share - self.log_width - 0.5 * standard * standard
 
 
-def split_of(rows: Float[np.ndarray, "n dim"], variable: int) -> Split:
-    """Return the split that the data suggest: the cut of least variance within the sides (Otsu's rule)."""
+def split_of(rows: Float[np.ndarray, "n dim"], variable: int) -> tuple[Split, float]:
+    """Return the split that the data suggest, with the cut of least variance within the sides (Otsu's rule), and how
+    many nats per row it beats one normal distribution by on that variable.
+    """
     values = np.sort(rows[:, variable])
     n = len(values)
     k = np.arange(1, n)
@@ -232,27 +231,130 @@ def split_of(rows: Float[np.ndarray, "n dim"], variable: int) -> Split:
     place = int(np.argmin(within[n // 50 : n - n // 50 - 1])) + n // 50
     cut = float(0.5 * (values[place] + values[place + 1]))
     low, high = values[: place + 1], values[place + 1 :]
-    weight = np.clip(len(low) / n, 0.01, 0.99)
-    widths = np.log([max(np.std(side), 1e-3 * np.std(values) + 1e-12) for side in (low, high)])
-    return Split(
-        balance=on_device(float(ndtri(jnp.asarray(weight)))),
-        centres=on_device([np.mean(low), np.mean(high)]),
-        log_widths=on_device(widths),
-        cut=cut,
-        variable=variable,
-        dim=rows.shape[1],
-    )
+    weight, sd = np.clip(len(low) / n, 0.01, 0.99), np.std(values)
+    centres = np.array([np.mean(low), np.mean(high)])
+    widths = np.array([max(np.std(side), 1e-3 * sd + 1e-12) for side in (low, high)])
+    balance = on_device(float(ndtri(jnp.asarray(weight))))
+    chart = Split(balance, on_device(centres), on_device(np.log(widths)), cut, variable, rows.shape[1])
+    side = np.where(values < cut, 0, 1)
+    shares = np.array([weight, 1 - weight])[side]
+    gains = np.log(shares / widths[side]) - 0.5 * ((values - centres[side]) / widths[side]) ** 2
+    return chart, float(np.mean(gains) + np.log(sd) + 0.5)
 
 
-def gain_of_split(rows: Float[np.ndarray, "n dim"], variable: int) -> float:
-    """Return how many nats per row a split beats one normal distribution by on that variable."""
-    values = rows[:, variable]
-    chart = split_of(rows, variable)
-    p = float(ndtr(chart.balance))
-    left = values < chart.cut
-    centres, widths = np.asarray(chart.centres), np.exp(np.asarray(chart.log_widths))
-    side = np.where(left, 0, 1)
-    standard = (values - centres[side]) / widths[side]
-    density = np.log(np.where(left, p, 1 - p)) - np.log(widths[side]) - 0.5 * standard**2 - LOG_SQRT_2PI
-    single = -np.log(np.std(values)) - 0.5 - LOG_SQRT_2PI
-    return float(np.mean(density) - single)
+class Mixture(AbstractBijection):
+    """Maps variables that follow a mixture of k normal laws to independent normal ones, in the order of ``variables``.
+
+    ``z_i = Phi^-1(sum_k r_k Phi(a_k))`` with ``a_k = (x_i - m_ki - sum_j c_kij (x_j - m_kj)) / s_ki`` over variables j
+    before i, and ``r_k`` the odds of component k given these. Arrays of one row, or column, serve all of them.
+
+    Args:
+        log_odds: Logarithms of the other components' weights against that of the first.
+        means: One row per component.
+        log_scales: Logarithms of the scales ``s``.
+        slopes: The ``c``, row by row of their triangle; no rows where variables of a component are independent.
+        variables: Which variables.
+        dim: Number of variables in all.
+    """
+
+    log_odds: Float[Array, " others"]
+    means: Float[Array, "k n"]
+    log_scales: Float[Array, "k_or_1 n_or_1"]
+    slopes: Float[Array, "k_or_1_or_0 pairs"]
+    variables: tuple[int, ...] = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+    part: ClassVar[str] = "mixture"
+
+    def __check_init__(self) -> None:
+        k, n = self.means.shape
+        if len(self.log_odds) != k - 1 or n != len(self.variables):
+            raise ValueError(
+                f"{k} components of {n} variables need {k - 1} odds and as many variables, got "
+                f"{len(self.log_odds)} and {self.variables}"
+            )
+        if len(set(self.variables)) < n or not all(0 <= i < self.dim for i in self.variables):
+            raise ValueError(f"variables must be different ones of {self.dim}, got {self.variables}")
+
+    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
+        x_before, log_r, log_det = (
+            [],
+            jnp.append(jnp.zeros_like(self.means[0, :1]), self.log_odds),
+            jnp.zeros((), x.dtype),
+        )
+        for i, variable in enumerate(self.variables):
+            log_scale = self._scale(i)
+            a = (x[variable] - self._centres(i, x_before)) * jnp.exp(-log_scale)
+            a = checkpoint_name(a, f"a{variable + 1}")
+            shares = self._shares(log_r, i)
+            u = checkpoint_name(mixture_number(*shares, *a), f"u_{variable + 1}")
+            x_before.append(x[variable])
+            x = x.at[variable].set(u)
+            log_r, log_density = _updated(log_r, a, log_scale)
+            log_det = log_det + log_density + 0.5 * u * u
+        return x, log_det
+
+    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
+        x_before, log_r, log_det = (
+            [],
+            jnp.append(jnp.zeros_like(self.means[0, :1]), self.log_odds),
+            jnp.zeros((), z.dtype),
+        )
+        for i, variable in enumerate(self.variables):
+            u = checkpoint_name(z[variable], f"u_{variable + 1}")
+            shares, centres, log_scale = self._shares(log_r, i), self._centres(i, x_before), self._scale(i)
+            value = mixture_quantile(u, *shares, *centres, *jnp.exp(log_scale))
+            value = checkpoint_name(value, f"q_{variable + 1}")
+            log_r, log_density = _updated(log_r, (value - centres) * jnp.exp(-log_scale), log_scale)
+            x_before.append(value)
+            z = z.at[variable].set(value)
+            log_det = log_det - log_density - 0.5 * u * u
+        return z, log_det
+
+    def _log_odds(self) -> Array:
+        return jnp.concatenate([jnp.zeros(1, self.means.dtype), self.log_odds])
+
+    def _shares(self, log_r: Array, i: int) -> Array:
+        shares = jnp.exp(log_r - _log_sum(log_r))
+        return shares if i == 0 else checkpoint_name(shares, f"r{self.variables[i] + 1}")
+
+    def _scale(self, i: int) -> Array:
+        column = self.log_scales[:, i if self.log_scales.shape[1] > 1 else 0]
+        return jnp.broadcast_to(column, self.means.shape[:1])
+
+    def _centres(self, i: int, before: list[Any]) -> Array:
+        centres, first = self.means[:, i], i * (i - 1) // 2
+        if self.slopes.shape[0]:
+            for j in range(i):
+                centres = centres + self.slopes[:, first + j] * (before[j] - self.means[:, j])
+        return centres
+
+
+def _updated(log_r: Array, a: Array, log_scale: Array) -> tuple[Array, Array]:
+    """Log-odds of components once a variable is known, and its log-density given those before, but for a constant."""
+    joint = log_r - 0.5 * a * a - (log_scale - log_scale[0])
+    return joint, _log_sum(joint) - _log_sum(log_r) - log_scale[0]
+
+
+def _log_sum(values: Array) -> Array:
+    return reduce(jnp.logaddexp, list(values))
+
+
+def mixture_of(
+    weights: Float[np.ndarray, " k"],
+    means: Float[np.ndarray, "k n"],
+    covariances: Float[np.ndarray, "k n n"],
+    *,
+    variables: tuple[int, ...],
+    dim: int,
+) -> Mixture:
+    """Return the bijection of a mixture with these weights, means and covariances."""
+    roots = np.linalg.cholesky(np.asarray(covariances))
+    scales = np.diagonal(roots, axis1=1, axis2=2)
+    unit = roots / scales[:, None, :]  # x - m = unit @ (scale * z): slopes are rows of 1 - unit^-1
+    slopes = np.eye(roots.shape[1]) - np.linalg.inv(unit)
+    lower = slopes[:, *np.tril_indices(roots.shape[1], -1)]
+    weights = np.asarray(weights)
+    return Mixture(
+        on_device(np.log(weights[1:] / weights[0])), on_device(means), on_device(np.log(scales)),
+        on_device(lower if np.any(lower) else lower[:0]), variables, dim,
+    )  # fmt: skip

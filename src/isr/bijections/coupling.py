@@ -19,7 +19,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from isr.bijections.affine import Spread, Standardise
-from isr.bijections.bijection import AbstractBijection, Columns, Mapped, MappedColumns, Vector
+from isr.bijections.bijection import AbstractBijection, Columns, MappedColumns, told
 from isr.bijections.formula import Formulas
 from isr.bijections.networks import EQL, MLP
 from isr.bijections.primitives import soft_clamp
@@ -192,7 +192,6 @@ class Coupling(AbstractBijection):
     dim: int = eqx.field(static=True)
     transformer: AbstractTransformer = Affine()
     guard: float | None = eqx.field(static=True, default=None)
-
     part: ClassVar[str] = "block"
     is_penalised: ClassVar[bool] = True
 
@@ -205,33 +204,21 @@ class Coupling(AbstractBijection):
         if self.guard is not None and not self.guard > 0:
             raise ValueError(f"guard must be a positive number or None, got {self.guard!r}")
 
-    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        return self._forward(x, condition)
-
-    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        return self._inverse(z, condition)
-
-    @property
-    def subnetworks(self) -> tuple[Subnetwork, Subnetwork]:
-        """What gives the parameters of the first and of the second half."""
-        return self.first, self.second
+    subnetworks = told(
+        "The networks or formulas that give its parameters.", lambda self: (self.first, self.second)
+    )
 
     def with_subnetworks(self, *networks: Subnetwork) -> Coupling:
-        """Return the same coupling with two other networks."""
         return replace(self, first=networks[0], second=networks[1])
 
-    def ready(self) -> Coupling:
-        """Return the same coupling with the layers of equation networks put together."""
-        first, second = (n.ready() if isinstance(n, EQL) else n for n in (self.first, self.second))
-        return replace(self, first=first, second=second)
-
     def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
-        return self._forward(x, _a_column_each(condition, x.shape[-1]))
+        return self.forward_and_log_det(x, _a_column_each(condition, x.shape[-1]))
 
     def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
-        return self._inverse(z, _a_column_each(condition, z.shape[-1]))
+        return self.inverse_and_log_det(z, _a_column_each(condition, z.shape[-1]))
 
-    def _forward(self, x: Array, condition: Array | None) -> tuple[Array, Array]:
+    def forward_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
+        """Return the image of one sample, or of a column each, and the log-determinant there."""
         u1, u2 = jnp.split(x, [self.split])
         u1, u2 = checkpoint_name(u1, "u1"), checkpoint_name(u2, "u2")
         v1, slope1 = self.transformer.forward(u1, *self.parameters(1, u2, condition))
@@ -240,15 +227,15 @@ class Coupling(AbstractBijection):
         o2 = checkpoint_name(o2, "o2")
         return jnp.concatenate([v1, o2]), jnp.sum(slope1, axis=0) + jnp.sum(slope2, axis=0)
 
-    def _inverse(self, z: Array, condition: Array | None) -> tuple[Array, Array]:
+    def inverse_and_log_det(self, z: Array, condition: Array | None = None) -> tuple[Array, Array]:
+        """Return the preimage of one sample, or of a column each, and the log-determinant there."""
         v1, o2 = jnp.split(z, [self.split])
         v1, o2 = checkpoint_name(v1, "v1"), checkpoint_name(o2, "o2")
         u2, slope2 = self.transformer.inverse(o2, *self.parameters(2, v1, condition))
         u2 = checkpoint_name(u2, "u2")
         u1, slope1 = self.transformer.inverse(v1, *self.parameters(1, u2, condition))
-        return jnp.concatenate([checkpoint_name(u1, "u1"), u2]), jnp.sum(slope1, axis=0) + jnp.sum(
-            slope2, axis=0
-        )
+        log_det = jnp.sum(slope1, axis=0) + jnp.sum(slope2, axis=0)
+        return jnp.concatenate([checkpoint_name(u1, "u1"), u2]), log_det
 
     def parameters(self, which: int, half: Array, condition: Array | None) -> tuple[Array, ...]:
         """Return the transformer's parameters for the first or the second half, for one sample or a column each."""

@@ -25,9 +25,7 @@ from isr.bijections.bijection import (
     Columns,
     Mapped,
     MappedColumns,
-    Scalar,
     Vector,
-    axis_of,
 )
 from isr.bijections.coupling import ConditionMap
 from isr.bijections.parameters import cast
@@ -36,6 +34,7 @@ from isr.bijections.shapes import Edges
 from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
 
 CHUNK = 16_384
+Rows = np.ndarray
 Precision = Literal["double", "single"]
 _TYPES = {"double": np.float64, "single": np.float32}
 N_PAD_NODES = 32
@@ -118,8 +117,7 @@ class Flow(eqx.Module):
 
     def forward_one(self, x: Vector, y: Vector | None = None) -> Mapped:
         """Return latent and log-determinant for one x."""
-        padded = jnp.concatenate([x, jnp.zeros(self.n_padding, x.dtype)])
-        return self.bijection.forward_and_log_det(padded, self._condition(y))
+        return self.latent_one(jnp.concatenate([x, jnp.zeros(self.n_padding, x.dtype)]), y)
 
     def inverse_one(self, z: Vector, y: Vector | None = None) -> Mapped:
         """Return x and the log-determinant of the inverse for one latent."""
@@ -140,22 +138,14 @@ class Flow(eqx.Module):
     def joint_log_prob_columns(self, padded: Columns, y: Array | None = None) -> Float[Array, " n"]:
         """Return the log-density of every column of x with its padding."""
         latent, log_det = self.latent_columns(padded, y)
-
-        def density(z: Vector, given: Vector | None) -> Scalar:
-            mean, scale = self._base(given, z.dtype)
-            return -jnp.sum(0.5 * ((z - mean) / scale) ** 2 + jnp.log(scale) + LOG_SQRT_2PI)
-
-        return log_det + jax.vmap(density, in_axes=(-1, axis_of(y)), out_axes=-1)(latent, y)
+        mean, scale = self._base(y, latent)
+        density = -jnp.sum(0.5 * ((latent - mean) / scale) ** 2 + jnp.log(scale) + LOG_SQRT_2PI, axis=0)
+        return log_det + density
 
     def draw_columns(self, noise: Columns, y: Array | None = None) -> Columns:
         """Return the x that columns of standard-normal ``noise`` of the latent's width stand for."""
-
-        def latent(one: Vector, given: Vector | None) -> Vector:
-            mean, scale = self._base(given, one.dtype)
-            return mean + scale * one
-
-        z = jax.vmap(latent, in_axes=(-1, axis_of(y)), out_axes=-1)(noise, y)
-        return self.bijection.inverse_columns(z, self._conditions(y))[0][: self.dim]
+        mean, scale = self._base(y, noise)
+        return self.inverse_columns(mean + scale * noise, y)[0]
 
     def forward_columns(self, x: Columns, y: Array | None = None) -> MappedColumns:
         """Return latents and log-determinants of columns of x."""
@@ -171,7 +161,10 @@ class Flow(eqx.Module):
         """Return the log-density of columns of x, the padding summed out."""
         if not self.n_padding:
             return self.joint_log_prob_columns(x, y)
-        nodes, log_weights = _pad_nodes(x.dtype)
+        # The padding is a variable of its own; the quadrature of Gauss and Hermite sums it out.
+        nodes, weights = np.polynomial.hermite_e.hermegauss(N_PAD_NODES)
+        log_weights = jnp.asarray(np.log(weights) + 0.5 * nodes**2, x.dtype)
+        nodes = jnp.asarray(nodes, x.dtype)
         padded = jnp.concatenate([jnp.repeat(x, len(nodes), axis=-1), jnp.tile(nodes, x.shape[-1])[None]])
         given = y if y is None or y.ndim == 1 else jnp.repeat(y, len(nodes), axis=-1)
         joint = self.joint_log_prob_columns(padded, given).reshape(-1, len(nodes))
@@ -182,37 +175,35 @@ class Flow(eqx.Module):
             return self._condition(y)
         return jax.vmap(self.condition_map, in_axes=-1, out_axes=-1)(y)
 
-    def _base(self, y: Vector | None, dtype: jnp.dtype) -> tuple[Vector, Vector]:
-        free = self.bijection.dim - self.n_observed
+    def _base(self, y: Array | None, like: Columns) -> tuple[Columns, Columns]:
+        """Mean and scale of columns of latents, in rows that fit all columns or a column each."""
+        mean, scale = jnp.zeros((len(like), 1), like.dtype), jnp.ones((len(like), 1), like.dtype)
         if not self.n_observed or y is None:
-            return jnp.zeros(self.bijection.dim, dtype), jnp.ones(self.bijection.dim, dtype)
-        mean = jnp.concatenate([y, jnp.zeros(free, dtype)])
-        return mean, jnp.concatenate([jnp.asarray(self.noise, dtype), jnp.ones(free, dtype)])
+            return mean, scale
+        given, n = y[:, None] if y.ndim == 1 else y, self.n_observed
+        scale = scale.at[:n, 0].set(jnp.asarray(self.noise, like.dtype))
+        return jnp.concatenate([given, jnp.zeros((len(like) - n, given.shape[1]), like.dtype)]), scale
 
     def forward(
-        self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, x: Rows, y: Rows | None = None, *, precision: Precision = "double"
+    ) -> tuple[Rows, Rows]:
         """Return latents ``(n, dim)`` and log-determinants ``(n,)`` of rows of x."""
         return self._rows("forward_columns", x, y, precision, y_enters=self.condition_map is not None)
 
     def inverse(
-        self, z: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, z: Rows, y: Rows | None = None, *, precision: Precision = "double"
+    ) -> tuple[Rows, Rows]:
         """Return rows of x and the inverse's log-determinants for rows of latents."""
         return self._rows("inverse_columns", z, y, precision, y_enters=self.condition_map is not None)
 
-    def log_prob(
-        self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
-    ) -> np.ndarray:
+    def log_prob(self, x: Rows, y: Rows | None = None, *, precision: Precision = "double") -> Rows:
         """Return the log-density (nats) of rows of x, given y where there is a condition."""
         densities = self._rows("log_prob_columns", x, y, precision, y_enters=self.condition_dim > 0)
         if any(isinstance(step, Bounded) for step in self.steps):
             densities = np.where(self.contains(x, y, kinds=Bounded), densities, densities.dtype.type(-np.inf))
         return densities
 
-    def contains(
-        self, x: np.ndarray, y: np.ndarray | None = None, *, kinds: Any = (Bounded, Edges)
-    ) -> np.ndarray:
+    def contains(self, x: Rows, y: Rows | None = None, *, kinds: Any = (Bounded, Edges)) -> np.ndarray:
         """Return whether rows of x are inside of all bounds and edges, by default, that its steps have."""
         x = _checked(x, self.dim, "x", np.float64)
         inside = np.ones(len(x), bool)
@@ -223,8 +214,8 @@ class Flow(eqx.Module):
         return inside
 
     def sample(
-        self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None, *, precision: Precision = "double"
-    ) -> np.ndarray:
+        self, key: PRNGKeyArray, n: int, y: Rows | None = None, *, precision: Precision = "double"
+    ) -> Rows:
         """Return ``n`` rows of x; ``y`` is one observation, or one for each row.
 
         The two precisions draw different random numbers.
@@ -241,15 +232,11 @@ class Flow(eqx.Module):
                 noise = np.asarray(jax.random.normal(key, size, wanted))
         return self.draw(noise, y, precision=precision)
 
-    def draw(
-        self, noise: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
-    ) -> np.ndarray:
+    def draw(self, noise: Rows, y: Rows | None = None, *, precision: Precision = "double") -> Rows:
         """Return the rows of x that rows of standard-normal ``noise`` of the latent's width stand for."""
         return self._rows("draw_columns", noise, y, precision, y_enters=self.condition_dim > 0)
 
-    def _rows(
-        self, method: str, rows: np.ndarray, y: np.ndarray | None, precision: Precision, *, y_enters: bool
-    ):
+    def _rows(self, method: str, rows: Rows, y: Rows | None, precision: Precision, *, y_enters: bool) -> Any:
         wanted = _type_of(precision)
         of_latent = method in ("inverse_columns", "draw_columns")
         width = self.bijection.dim if of_latent else self.dim
@@ -305,9 +292,7 @@ class Ensemble(Flow):
         """All flows, the best first."""
         return Flow(self.bijection, self.condition_map, self.noise, self.n_padding), *self.others
 
-    def log_prob(
-        self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"
-    ) -> np.ndarray:
+    def log_prob(self, x: Rows, y: Rows | None = None, *, precision: Precision = "double") -> Rows:
         """Return the log-density (nats) of rows of x, given y where there is a condition."""
         each = [member.log_prob(x, y, precision=precision) for member in self.members]
         with np.errstate(divide="ignore"):
@@ -315,29 +300,19 @@ class Ensemble(Flow):
         return total.astype(each[0].dtype)
 
     def sample(
-        self, key: PRNGKeyArray, n: int, y: np.ndarray | None = None, *, precision: Precision = "double"
-    ) -> np.ndarray:
+        self, key: PRNGKeyArray, n: int, y: Rows | None = None, *, precision: Precision = "double"
+    ) -> Rows:
         """Return ``n`` rows of x; ``y`` is one observation, or one for each row."""
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         member_of = rng.choice(len(self.shares), size=max(n, 0), p=self.shares)
-        rows = np.full((max(n, 0), self.dim), np.nan, np.float32 if precision == "single" else np.float64)
-        for number, (member, k) in enumerate(
-            zip(self.members, jax.random.split(key, len(self.shares)), strict=True)
-        ):
+        rows = np.full((max(n, 0), self.dim), np.nan, _type_of(precision))
+        keys = jax.random.split(key, len(self.shares))
+        for number, (member, k) in enumerate(zip(self.members, keys, strict=True)):
             chosen = np.flatnonzero(member_of == number)
             given = y if y is None or len(y) == 1 else np.asarray(y)[chosen]
             if len(chosen) or n <= 0:
                 rows[chosen] = member.sample(k, len(chosen) if n > 0 else n, given, precision=precision)
         return rows
-
-
-def _pad_nodes(dtype: jnp.dtype) -> tuple[Float[Array, " nodes"], Float[Array, " nodes"]]:
-    """Return nodes and logarithms of weights that sum the padding out: it is a variable of its own.
-
-    The quadrature is that of Gauss and Hermite.
-    """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(N_PAD_NODES)
-    return jnp.asarray(nodes, dtype), jnp.asarray(np.log(weights) + 0.5 * nodes**2, dtype)
 
 
 def _type_of(precision: str) -> type[np.floating]:
@@ -346,7 +321,7 @@ def _type_of(precision: str) -> type[np.floating]:
     return _TYPES[precision]
 
 
-def _checked(rows: np.ndarray, width: int, what: str, wanted: type[np.floating]) -> np.ndarray:
+def _checked(rows: Rows, width: int, what: str, wanted: type[np.floating]) -> Rows:
     rows = np.asarray(rows, dtype=wanted)
     if rows.ndim == 1:
         rows = rows[None, :] if rows.shape[0] == width and width > 1 else rows.reshape(-1, 1)
@@ -358,28 +333,28 @@ def _checked(rows: np.ndarray, width: int, what: str, wanted: type[np.floating])
     return rows
 
 
-def _run(method: str, flow: Flow, rows: Float[Array, "n width"], y: Float[Array, "m condition"] | None):
+def _run(
+    method: str, flow: Flow, rows: Float[Array, "n width"], y: Float[Array, "m condition"] | None
+) -> Any:
     condition = None if y is None else y[0] if y.shape[0] == 1 else y.T
     return jax.tree.map(jnp.transpose, getattr(flow, method)(rows.T, condition))
 
 
-def _in_chunks(function: Callable, flow: Flow, rows: np.ndarray, y: np.ndarray | None):
+def _in_chunks(function: Callable, flow: Flow, rows: Rows, y: Rows | None) -> Any:
     """Run ``function`` over rows in pieces of few distinct lengths: bounded memory, few compilations."""
+
+    def filled(piece: Rows) -> Rows:
+        last = piece[-1:] if len(piece) else np.zeros((1, piece.shape[1]), piece.dtype)
+        return np.concatenate([piece, np.repeat(last, length - len(piece), axis=0)])
+
     n, results = len(rows), []
     # The native library keeps its own tiles in the cache, and longer pieces are fewer calls.
     is_native = any(isinstance(step, Accelerated) for step in flow.steps)
     longest = 4 * CHUNK if is_native and n >= 16 * CHUNK else CHUNK
     length = min(longest, 4 ** max(2, math.ceil(math.log(max(n, 1), 4))))
     for start in range(0, max(n, 1), length):
-        piece = _filled(rows[start : start + length], length)
-        given = y if y is None or len(y) == 1 else _filled(y[start : start + length], length)
-        results.append(function(flow, piece, given))
+        here = slice(start, start + length)
+        given = y if y is None or len(y) == 1 else filled(y[here])
+        results.append(function(flow, filled(rows[here]), given))
     # Calls return before their work is done, so pieces run side by side where there are cores; here is the wait.
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:n], *results)
-
-
-def _filled(rows: np.ndarray, length: int) -> np.ndarray:
-    if len(rows) == length:
-        return rows
-    last = rows[-1:] if len(rows) else np.zeros((1, rows.shape[1]), rows.dtype)
-    return np.concatenate([rows, np.repeat(last, length - len(rows), axis=0)])

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
-from isr.bijections.bijection import AbstractBijection, Mapped, Vector
+from isr.bijections.bijection import AbstractBijection, Mapped, Vector, told
 from isr.bijections.primitives import lookup
 
 Tree = tuple[Any, ...]
@@ -40,11 +40,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
 class Formulas(eqx.Module):
     """``stack`` times ``n_outputs`` formulas over the same inputs; a drop-in for an EQL network.
 
-    Args:
-        constants: The numbers that the trees refer to.
-        trees: One tree an output, the first network's outputs first.
-        stack: How many networks the trees stand for.
-        n_inputs: Number of variables read.
+    The trees, the first network's first, refer to the constants by number.
     """
 
     constants: Float[Array, " k"]
@@ -56,10 +52,7 @@ class Formulas(eqx.Module):
         if not self.trees or len(self.trees) % self.stack:
             raise ValueError(f"{len(self.trees)} formulas do not divide into {self.stack} networks")
 
-    @property
-    def n_outputs(self) -> int:
-        """How many outputs there are."""
-        return len(self.trees) // self.stack
+    n_outputs = told("How many outputs each has.", lambda self: len(self.trees) // self.stack)
 
     def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
         values = [evaluate(tree, inputs, self.constants) for tree in self.trees]
@@ -154,7 +147,6 @@ class Triangular(AbstractBijection):
 
     laws: Formulas
     order: tuple[int, ...] = eqx.field(static=True)
-
     part: ClassVar[str] = "laws"
 
     def __check_init__(self) -> None:
@@ -166,18 +158,11 @@ class Triangular(AbstractBijection):
             if not read <= set(self.order[:place]):
                 raise ValueError(f"the law of variable {i} reads {sorted(read)}, some of them not before it")
 
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return self.laws.n_inputs
+    dim = told("How many variables it maps.", lambda self: self.laws.n_inputs)
 
-    @property
-    def subnetworks(self) -> tuple[Formulas]:
-        """Its formulas."""
-        return (self.laws,)
+    subnetworks = told("The networks or formulas that give its parameters.", lambda self: (self.laws,))
 
     def with_subnetworks(self, *networks: Any) -> Triangular:
-        """Return the same with other formulas."""
         return replace(self, laws=networks[0])
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:

@@ -15,6 +15,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
+from isr.bijections.bijection import told
 from isr.bijections.parameters import Seed, all_on_device, generator
 from isr.bijections.primitives import PAPER_LIBRARY, Primitive, lookup, parse_library
 
@@ -27,20 +28,9 @@ class AbstractNetwork(eqx.Module):
     weights: eqx.AbstractVar[tuple[Float[Array, "stack rows columns"], ...]]
     biases: eqx.AbstractVar[tuple[Float[Array, "stack rows"], ...] | None]
 
-    @property
-    def stack(self) -> int:
-        """How many networks run side by side."""
-        return self.weights[0].shape[0]
-
-    @property
-    def n_inputs(self) -> int:
-        """How many inputs each has."""
-        return self.weights[0].shape[2]
-
-    @property
-    def n_outputs(self) -> int:
-        """How many outputs each has."""
-        return self.weights[-1].shape[1]
+    stack = told("How many networks run side by side.", lambda self: self.weights[0].shape[0])
+    n_inputs = told("How many inputs each has.", lambda self: self.weights[0].shape[2])
+    n_outputs = told("How many outputs each has.", lambda self: self.weights[-1].shape[1])
 
     def _linear(self, layer: int, h: Float[Array, "stack columns"]) -> Float[Array, "stack rows"]:
         g = (self.weights[layer] @ h[..., None])[..., 0]
@@ -74,16 +64,23 @@ class EQL(AbstractNetwork):
         return g
 
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one per column."""
-        return self.ready().columns(inputs)
+        """Return the values at many inputs, one per column.
 
-    def ready(self) -> Layers:
-        """Return the same networks with each layer of the whole stack as one matrix."""
-        matrices = tuple(self._matrix(layer) for layer in range(len(self.weights)))
-        return Layers(matrices, self.library, self.stack, self.skip, self.biases is not None)
+        One product per layer serves the whole stack: small products cost more than the zeros of networks that do not
+        read each other. Row ``i`` of network ``s`` is row ``i * stack + s``, so units of one kind lie together.
+        """
+        one = [] if self.biases is None else [jnp.ones((1, inputs.shape[-1]), inputs.dtype)]
+        library = tuple((name, count * self.stack) for name, count in self.library)
+        read = seen = [inputs]
+        for layer in range(len(self.weights) - 1):
+            g = self._matrix(layer) @ jnp.concatenate([*read, *one])
+            read = unit_values(library, g, axis=0)
+            seen = [*seen, *read]
+        g = self._matrix(len(self.weights) - 1) @ jnp.concatenate([*(seen if self.skip else read), *one])
+        return jnp.moveaxis(g.reshape(-1, self.stack, g.shape[-1]), 1, 0)
 
     def _matrix(self, layer: int) -> Float[Array, "rows_stack columns"]:
-        """Return a layer of the stack as one matrix: all read the same inputs, each its own hidden units."""
+        """A layer of the stack as one matrix: all read the same inputs, each its own hidden units."""
         weight = self.weights[layer]
         is_last = layer == len(self.weights) - 1
         n_shared = self.n_inputs if layer == 0 or (self.skip and is_last) else 0
@@ -94,35 +91,6 @@ class EQL(AbstractNetwork):
         if self.biases is not None:
             parts.append(self.biases[layer].T.reshape(-1, 1))
         return jnp.concatenate(parts, axis=1)
-
-
-class Layers(eqx.Module):
-    """The layers of stacked networks as matrices, biases in their last column, which need not be put together for
-    every batch.
-
-    One product a layer serves the whole stack: small products cost more than the zeros of networks that do not read
-    each other. Row ``i`` of network ``s`` is row ``i * stack + s``, so that the units of one kind lie together.
-    """
-
-    matrices: tuple[Float[Array, "rows columns"], ...]
-    library: Library = eqx.field(static=True)
-    stack: int = eqx.field(static=True)
-    skip: bool = eqx.field(static=True)
-    with_bias: bool = eqx.field(static=True)
-
-    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
-        return self.columns(inputs[:, None])[..., 0]
-
-    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one per column."""
-        one = [jnp.ones((1, inputs.shape[-1]), inputs.dtype)] if self.with_bias else []
-        library = tuple((name, count * self.stack) for name, count in self.library)
-        read = seen = [inputs]
-        for matrix in self.matrices[:-1]:
-            read = unit_values(library, matrix @ jnp.concatenate([*read, *one]), axis=0)
-            seen = [*seen, *read]
-        g = self.matrices[-1] @ jnp.concatenate([*(seen if self.skip else read), *one])
-        return jnp.moveaxis(g.reshape(-1, self.stack, g.shape[-1]), 1, 0)
 
 
 def _interleaved(weight: Float[Array, "stack rows columns"]) -> Float[Array, "rows_stack columns_stack"]:
@@ -196,12 +164,7 @@ NEGATIVE_SLOPE = 0.01
 
 
 class MLP(AbstractNetwork):
-    """``stack`` fully connected networks with leaky ReLUs over the same inputs.
-
-    Args:
-        weights: One array ``(stack, rows, columns)`` a layer, the last one linear.
-        biases: One array ``(stack, rows)`` a layer.
-    """
+    """``stack`` fully connected networks with leaky ReLUs over the same inputs; arrays as in `EQL`."""
 
     weights: tuple[Float[Array, "stack rows columns"], ...]
     biases: tuple[Float[Array, "stack rows"], ...]

@@ -75,7 +75,10 @@ def flatten(model: Model) -> tuple[Float[Array, " n"], Callable[[Array | np.ndar
     The function keeps the vector's precision, so a model can be trained in single and refitted in double.
     """
     restore = Restore(model)
-    return _joined(restore.leaves), restore
+    if any(isinstance(leaf, Tracer) for leaf in restore.leaves):
+        return jnp.concatenate([leaf.ravel() for leaf in restore.leaves]), restore
+    parts = [np.asarray(leaf).ravel() for leaf in restore.leaves] or [np.zeros(0)]
+    return on_device(np.concatenate(parts)), restore
 
 
 class Restore(Generic[Model]):
@@ -115,14 +118,6 @@ class Restore(Generic[Model]):
         """All that the function depends on: not the numbers of the model it was made for."""
         leaves, tree = jax.tree.flatten(self.rest)
         return self.tree, tuple(self.shapes), tree, tuple(leaves)
-
-
-def _joined(leaves: list[Array]) -> Float[Array, " n"]:
-    if not leaves:
-        return on_device(np.zeros(0))
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
-        return jnp.concatenate([leaf.ravel() for leaf in leaves])
-    return on_device(np.concatenate([np.asarray(leaf).ravel() for leaf in leaves]))
 
 
 def cast(model: Model, dtype: jnp.dtype | type) -> Model:

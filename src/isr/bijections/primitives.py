@@ -155,18 +155,6 @@ def marked_primitives(names: Iterable[str]) -> Iterator[None]:
         _marked.reset(token)
 
 
-def marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, under a name that the reader knows while it records."""
-    if name not in _marked.get():
-        return function
-
-    def named(*arguments: Any) -> Any:
-        return function(*arguments)
-
-    named.__name__ = f"primitive {name}"
-    return jax.jit(named)
-
-
 __all__ = ["PAPER_LIBRARY", "PRIMITIVES", "Primitive", "lookup", "parse_library", "register_primitive"]
 
 
@@ -189,13 +177,17 @@ class Primitive:
 
     def apply(self, *arguments: jax.Array) -> jax.Array:
         """Return the function at ``arguments``, each held inside the safe domain."""
-        return marked(self.name, self._held)(*arguments)
 
-    def _held(self, *arguments: jax.Array) -> jax.Array:
-        low, high = self.domain
-        if low is not None or high is not None:
-            arguments = tuple(jnp.clip(a, low, high) for a in arguments)
-        return self.array(*arguments)
+        def held(*arguments: jax.Array) -> jax.Array:
+            low, high = self.domain
+            if low is not None or high is not None:
+                arguments = tuple(jnp.clip(a, low, high) for a in arguments)
+            return self.array(*arguments)
+
+        if self.name not in _marked.get():
+            return held(*arguments)
+        held.__name__ = f"primitive {self.name}"  # which the reader of equations knows
+        return jax.jit(held)(*arguments)
 
 
 # The limits: below 1e-6 a logarithm or a square root has slopes no optimiser survives; above 15 an
@@ -250,23 +242,18 @@ def parse_library(library: Mapping[str, int] | Sequence[str]) -> tuple[tuple[str
     counts: dict[str, int] = {}
     if isinstance(library, str):
         raise TypeError(f"a library is a mapping or a sequence of names, got the string {library!r}")
-    pairs = library.items() if isinstance(library, Mapping) else ((name, 1) for name in library)
-    for name, count in pairs:
+    for name, count in library.items() if isinstance(library, Mapping) else ((name, 1) for name in library):
         lookup(name)
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
             raise ValueError(f"the multiplicity of {name!r} must be a whole number from 0 up, got {count!r}")
         counts[name] = counts.get(name, 0) + int(count)
-    units = {name: count for name, count in counts.items() if count and lookup(name).arity}
-    if not units:
+    if not any(count and lookup(name).arity for name, count in counts.items()):
         raise ValueError(
             "the library holds no function; name at least one besides the constant, such as 'id'"
         )
-    return tuple(sorted(((n, c) for n, c in counts.items() if c), key=lambda pair: _order(pair[0])))
-
-
-def _order(name: str) -> tuple[int, str]:
-    names = [p.name for p in _BUILT_IN]
-    return (names.index(name) if name in names else len(names), name)
+    places = {primitive.name: place for place, primitive in enumerate(_BUILT_IN)}
+    pairs = [(name, count) for name, count in counts.items() if count]
+    return tuple(sorted(pairs, key=lambda pair: (places.get(pair[0], len(places)), pair[0])))
 
 
 def register_primitive(
@@ -314,7 +301,6 @@ def register_primitive(
 
 def _refuse_unless_usable(primitive: Primitive) -> None:
     """Refuse what is not elementwise and finite, and a symbol form that means another number."""
-    low, high = primitive.domain
     points = np.random.default_rng(0).normal(scale=3.0, size=(primitive.arity, 64))
     with jax.enable_x64(True):
         found = np.asarray(primitive.apply(*jnp.asarray(points)))
@@ -329,9 +315,13 @@ def _refuse_unless_usable(primitive: Primitive) -> None:
         )
     if primitive.symbol is None:
         return
+    import sympy
+
+    low, high = primitive.domain
     held = np.clip(points, low if low is not None else -np.inf, high if high is not None else np.inf)
     try:
-        expected = np.array([complex(primitive.symbol(*map(_float, p)).evalf(17)) for p in held.T])
+        symbolic = (primitive.symbol(*(sympy.Float(v, 17) for v in p)) for p in held.T)
+        expected = np.array([complex(e.evalf(17)) for e in symbolic])
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"the symbol form of {primitive.name!r} must take and return SymPy expressions; it raised: {error}"
@@ -343,9 +333,3 @@ def _refuse_unless_usable(primitive: Primitive) -> None:
             f"array and symbol form of {primitive.name!r} disagree at {points[:, worst].tolist()}: "
             f"{found[worst]:.9g} against {expected[worst]:.9g}; both must mean the same number"
         )
-
-
-def _float(value: float) -> Any:
-    import sympy
-
-    return sympy.Float(value, 17)

@@ -1,10 +1,7 @@
-"""Compiled programs for the models in use, shared by all models that differ in numbers alone; couplings as C kernels.
+"""Compiled programs, shared by all models that differ in numbers alone; couplings as C kernels.
 
-Shifts, scales and bounds follow from the data, so every fit has its own; as parts of the program each would have it
-compiled anew: a second flow of six blocks then needs 1.2 s for its first draw instead of 0.01. They become arrays.
-
-A program belongs to a model's structure, and every fit brings new ones: kept for good, as JAX would, they fill the
-memory of a process that fits all day. The programs used last are kept, older ones make room.
+Shifts, scales and bounds follow from the data; as parts of a program each fit would have it compiled anew (1.2 s for a
+second flow of six blocks, 0.01 as inputs). The programs used last are kept, older ones make room in memory.
 """
 
 from __future__ import annotations
@@ -21,17 +18,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from isr.bijections.affine import (
-    Bounded,
-    Ends,
-    Linear,
-    Permutation,
-    Standardise,
-    close_bounds,
-    inner_ends,
-    open_bounds,
-)
-from isr.bijections.bijection import AbstractBijection, Chain, Columns, Mapped, MappedColumns, Vector
+from isr.bijections.affine import Bounded, Linear, Permutation, Standardise
+from isr.bijections.bijection import AbstractBijection, Chain, Columns, Mapped, MappedColumns, Vector, told
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.networks import EQL, MLP
 from isr.bijections.primitives import is_built_in
@@ -45,11 +33,7 @@ class Accelerated(AbstractBijection):
 
     weights: Float[Array | np.ndarray, " n"]
     kernel: Kernel = eqx.field(static=True)
-
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return self.kernel.blocks.dim
+    dim = told("How many variables it maps.", lambda self: self.kernel.blocks.dim)
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         z, log_det = self.forward_columns(x[:, None], condition)
@@ -66,6 +50,14 @@ class Accelerated(AbstractBijection):
         return self.kernel.inverse(jnp.asarray(self.weights), z, condition)
 
 
+class _Block(NamedTuple):
+    """A coupling with what stands in front of it, or a step that no kernel knows: its shape is None."""
+
+    steps: tuple[AbstractBijection, ...]
+    shape: Blocks | None = None
+    order: tuple[int, ...] = ()
+
+
 def accelerate(bijection: AbstractBijection) -> AbstractBijection:
     """Return the same map, for single precision, its couplings as C kernels where those can do it.
 
@@ -75,14 +67,6 @@ def accelerate(bijection: AbstractBijection) -> AbstractBijection:
     if isinstance(bijection, Chain):
         return Chain(accelerated_steps(bijection.bijections))
     return accelerated_steps((bijection,))[0]
-
-
-class _Block(NamedTuple):
-    """A coupling with what stands in front of it, or a step that no kernel knows: its shape is None."""
-
-    steps: tuple[AbstractBijection, ...]
-    shape: Blocks | None = None
-    order: tuple[int, ...] = ()
 
 
 def accelerated_steps(steps: Sequence[AbstractBijection]) -> tuple[AbstractBijection, ...]:
@@ -103,12 +87,11 @@ def _blocks(steps: Sequence[AbstractBijection]) -> list[_Block]:
         if shape is None:
             blocks.append(_Block((step,)))
             continue
-        before = (
-            blocks.pop().steps if blocks and isinstance(blocks[-1].steps[-1], Permutation | Linear) else ()
-        )
-        order = before[0].order if before and isinstance(before[0], Permutation) else tuple(range(shape.dim))
-        with_matrix = bool(before) and isinstance(before[0], Linear)
-        blocks.append(_Block((*before, step), shape._replace(with_matrix=with_matrix), order))
+        is_mixed = bool(blocks) and isinstance(blocks[-1].steps[-1], Permutation | Linear)
+        before = blocks.pop().steps if is_mixed else (None,)
+        order = before[0].order if isinstance(before[0], Permutation) else tuple(range(shape.dim))
+        shape = shape._replace(with_matrix=isinstance(before[0], Linear))
+        blocks.append(_Block((*before, step) if is_mixed else (step,), shape, order))
     return blocks
 
 
@@ -147,7 +130,6 @@ def _weights(steps: tuple[AbstractBijection, ...]) -> Any:
 
 
 Model = TypeVar("Model")
-Numbers = Float[Array | np.ndarray, " dim"]
 
 
 def with_inputs(model: Model, precision: Any) -> Model:
@@ -155,10 +137,18 @@ def with_inputs(model: Model, precision: Any) -> Model:
 
     def changed(part: Any) -> Any:
         if isinstance(part, Standardise):
-            return _Rescale(*(np.asarray(v, precision) for v in (part.shift, part.scale)))
+            return _Rescale(*(np.asarray(numbers, precision) for numbers in (part.shift, part.scale)))
         if isinstance(part, Bounded):
-            return _box(part, precision)
+            return _Box(tuple(end(v, np.inf) for v in part.low), tuple(end(v, -np.inf) for v in part.high))
         return part
+
+    def end(value: float | None, inwards: float) -> Any:
+        """A bound of another precision, which lies within this one."""
+        if value is None:
+            return None
+        near = np.asarray(value, precision)
+        is_outside = float(near) < value if inwards > 0 else float(near) > value
+        return np.nextafter(near, np.asarray(inwards, precision)) if is_outside else near
 
     return jax.tree.map(changed, model, is_leaf=lambda part: isinstance(part, Standardise | Bounded))
 
@@ -166,56 +156,21 @@ def with_inputs(model: Model, precision: Any) -> Model:
 class _Rescale(AbstractBijection):
     """`Standardise` with its numbers as arrays."""
 
-    shift: Numbers
-    scale: Numbers
-
-    @property
-    def dim(self) -> int:
-        return self.shift.shape[0]
-
-    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        return (x - self.shift) / self.scale, -jnp.sum(jnp.log(self.scale))
-
-    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        return jnp.asarray(self.shift) + self.scale * z, jnp.sum(jnp.log(self.scale))
+    shift: Any
+    scale: Any
+    dim = told("How many variables it maps.", lambda self: len(self.shift))
+    forward_and_log_det = Standardise.forward_and_log_det
+    inverse_and_log_det = Standardise.inverse_and_log_det
 
 
 class _Box(AbstractBijection):
-    """`Bounded` with its numbers as arrays, zero where an end is open."""
+    """`Bounded` with its numbers as arrays."""
 
-    has_low: tuple[bool, ...] = eqx.field(static=True)
-    has_high: tuple[bool, ...] = eqx.field(static=True)
-    low: Numbers
-    high: Numbers
-    width: Numbers
-    inner: Float[Array | np.ndarray, "2 dim"]
-
-    @property
-    def dim(self) -> int:
-        return len(self.has_low)
-
-    def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        return open_bounds(x, self._ends())
-
-    def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        return close_bounds(z, self._ends(), list(self.inner.T))
-
-    def _ends(self) -> list[Ends]:
-        return [
-            Ends(self.low[i] if has_low else None, self.high[i] if has_high else None, self.width[i])
-            for i, (has_low, has_high) in enumerate(zip(self.has_low, self.has_high, strict=True))
-        ]
-
-
-def _box(bounded: Bounded, precision: Any) -> _Box:
-    def numbers(values: Any) -> np.ndarray:
-        return np.array([0.0 if v is None else v for v in values], precision)
-
-    return _Box(
-        tuple(v is not None for v in bounded.low), tuple(v is not None for v in bounded.high),
-        numbers(bounded.low), numbers(bounded.high), numbers(ends.width for ends in bounded.ends()),
-        np.array(inner_ends(bounded, precision), precision).T,
-    )  # fmt: skip
+    low: tuple[Any, ...]
+    high: tuple[Any, ...]
+    dim = told("How many variables it maps.", lambda self: len(self.low))
+    forward_and_log_det = Bounded.forward_and_log_det
+    inverse_and_log_det = Bounded.inverse_and_log_det
 
 
 # A program takes a megabyte or three.

@@ -17,7 +17,7 @@ from jax.scipy.special import log_ndtr
 from jaxtyping import Array, Float
 
 from isr.bijections.affine import LARGEST_EXPONENT, LOG_SQRT_2PI
-from isr.bijections.bijection import AbstractBijection, Mapped, Vector
+from isr.bijections.bijection import AbstractBijection, Mapped, Vector, told
 from isr.bijections.primitives import log_cosh, ndtr, ndtri, probit_of
 
 Pair = tuple[Any, Any]
@@ -91,17 +91,10 @@ def number_of_laplace(w: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 class Shape(NamedTuple):
-    """A monotone map of a standard variable to a normal one, and back; each with the logarithm of its slope.
-
-    Args:
-        forward: Takes ``w``, ``tail`` and ``skew``.
-        inverse: Takes ``u``, ``tail`` and ``skew``; gives ``w`` alone.
-        n_shape: How many of tail and skew it reads.
-    """
+    """A monotone map of ``w, tail, skew`` to a normal number and the logarithm of its slope; back to ``w`` alone."""
 
     forward: Callable[[Any, Any, Any], Pair]
     inverse: Callable[[Any, Any, Any], Any]
-    n_shape: int = 0
 
 
 def _sinh_arcsinh(w: Any, tail: Any, skew: Any) -> Pair:
@@ -111,6 +104,10 @@ def _sinh_arcsinh(w: Any, tail: Any, skew: Any) -> Pair:
 
 def _johnson(w: Any, tail: Any, skew: Any) -> Pair:
     return jnp.exp(tail) * jnp.arcsinh(w) - skew, tail - 0.5 * jnp.log1p(w * w)
+
+
+def _from_johnson(v: Any, tail: Any, skew: Any) -> Any:
+    return jnp.sinh(jnp.exp(-tail) * (v + skew))
 
 
 def _by_quantile(u: Any, log_density: Any) -> Pair:
@@ -144,23 +141,15 @@ def _laplace(w: Any, tail: Any, skew: Any) -> Pair:
     return _by_quantile(number_of_laplace(w), -jnp.abs(w) - math.log(2))
 
 
-def _from_laplace(u: Any) -> Any:
-    return jnp.sign(u) * -(math.log(2) + log_ndtr(-jnp.abs(u)))
-
-
 SHAPES: dict[str, Shape] = {
     "normal": Shape(lambda w, tail, skew: (w, jnp.zeros_like(w)), lambda u, tail, skew: u),
     "logistic": Shape(_logistic, lambda u, tail, skew: _from_logistic(u)),
-    "laplace": Shape(_laplace, lambda u, tail, skew: _from_laplace(u)),
+    "laplace": Shape(_laplace, lambda u, tail, skew: jnp.sign(u) * -(math.log(2) + log_ndtr(-jnp.abs(u)))),
     "gumbel": Shape(_gumbel, lambda u, tail, skew: gumbel_of_number(u)),
     "gumbel_low": Shape(_gumbel_low, lambda u, tail, skew: -gumbel_of_number(-u)),
-    "johnson": Shape(_johnson, lambda u, tail, skew: jnp.sinh(jnp.exp(-tail) * (u + skew)), 2),
-    "sinh_arcsinh": Shape(
-        _sinh_arcsinh, lambda u, tail, skew: jnp.sinh(jnp.exp(-tail) * (jnp.arcsinh(u) + skew)), 2
-    ),
-    "power_tails": Shape(
-        _power_tails, lambda u, tail, skew: jnp.sinh(jnp.exp(-tail) * (_from_logistic(u) + skew)), 2
-    ),
+    "johnson": Shape(_johnson, _from_johnson),
+    "sinh_arcsinh": Shape(_sinh_arcsinh, lambda u, tail, skew: _from_johnson(jnp.arcsinh(u), tail, skew)),
+    "power_tails": Shape(_power_tails, lambda u, tail, skew: _from_johnson(_from_logistic(u), tail, skew)),
 }
 """Every shape by name. Logistic, Gumbel and Laplace laws go by their distribution function; ``"johnson"`` and
 ``"sinh_arcsinh"`` bend tails and lean; ``"power_tails"`` are those of ``sigmoid(exp(tail) asinh(w) - skew)``, which is
@@ -171,10 +160,7 @@ class Shapes(AbstractBijection):
     """Maps each variable to ``T(w; tail, skew)`` with ``w = (x - location) / exp(log_scale)`` and ``T`` by its kind.
 
     Args:
-        location: Of each variable.
-        log_scale: Logarithm of its scale.
-        tail: First number of a shape that has any.
-        skew: Second one.
+        location, log_scale, tail, skew: Of each variable; some shapes read neither tail nor skew.
         kinds: Name of each variable's shape.
     """
 
@@ -183,7 +169,6 @@ class Shapes(AbstractBijection):
     tail: Float[Array, " dim"]
     skew: Float[Array, " dim"]
     kinds: tuple[str, ...] = eqx.field(static=True)
-
     part: ClassVar[str] = "shapes"
 
     def __check_init__(self) -> None:
@@ -193,18 +178,14 @@ class Shapes(AbstractBijection):
         if len(self.kinds) != len(self.location):
             raise ValueError(f"{len(self.location)} variables need as many kinds, got {self.kinds}")
 
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return len(self.kinds)
+    dim = told("How many variables it maps.", lambda self: len(self.kinds))
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         images, log_det = [], jnp.zeros((), x.dtype)
         for i, kind in enumerate(self.kinds):
             w = (x[i] - self.location[i]) * jnp.exp(-self.log_scale[i])
-            u, slope = SHAPES[kind].forward(
-                checkpoint_name(w, f"w_{i + 1}") if kind != "normal" else w, self.tail[i], self.skew[i]
-            )
+            w = checkpoint_name(w, f"w_{i + 1}") if kind != "normal" else w
+            u, slope = SHAPES[kind].forward(w, self.tail[i], self.skew[i])
             images.append(checkpoint_name(u, f"q_{i + 1}"))
             log_det = log_det + slope - self.log_scale[i]
         return jnp.stack(images), log_det
@@ -238,24 +219,19 @@ class Edges(AbstractBijection):
     log_widths: Float[Array, " dim"]
     sides: tuple[str, ...] = eqx.field(static=True)
     softness: tuple[float, ...] = eqx.field(static=True)
-
     part: ClassVar[str] = "edges"
 
     def __check_init__(self) -> None:
         if not len(self.ends) == len(self.log_widths) == len(self.sides) == len(self.softness):
             raise ValueError(f"{len(self.ends)} variables need as many widths, sides and softnesses")
         for side, soft in zip(self.sides, self.softness, strict=True):
-            if side not in ("", "low", "high", "both") or (
-                side and not 0 < soft < (0.5 if side == "both" else np.inf)
-            ):
+            most = {"": np.inf, "low": np.inf, "high": np.inf, "both": 0.5}.get(side, 0.0)
+            if not (0 < soft < most or (side == "" and soft <= 0)):
                 raise ValueError(
                     f"an edge is low, high or both, with a small positive softness, got {side!r}, {soft}"
                 )
 
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return len(self.sides)
+    dim = told("How many variables it maps.", lambda self: len(self.sides))
 
     def contains(self, rows: Float[np.ndarray, "n dim"]) -> np.ndarray:
         """Return whether each row lies inside of all ends."""
@@ -318,40 +294,28 @@ class SinhArcsinh(AbstractBijection):
 
     log_tail: Float[Array, " dim"]
     skew: Float[Array, " dim"]
-
     part: ClassVar[str] = "tails"
-
-    @property
-    def dim(self) -> int:
-        """How many variables it maps."""
-        return self.log_tail.shape[0]
+    dim = told("How many variables it maps.", lambda self: self.log_tail.shape[0])
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
         z, slopes = _sinh_arcsinh(checkpoint_name(x, "a"), self.log_tail, self.skew)
         return checkpoint_name(z, "q"), jnp.sum(slopes)
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        x, slopes = _sinh_arcsinh(
-            checkpoint_name(z, "a"), -self.log_tail, -self.skew * jnp.exp(-self.log_tail)
-        )
+        z, skew = checkpoint_name(z, "a"), -self.skew * jnp.exp(-self.log_tail)
+        x, slopes = _sinh_arcsinh(z, -self.log_tail, skew)
         return checkpoint_name(x, "q"), jnp.sum(slopes)
 
 
 class Tails(AbstractBijection):
-    """Maps a variable to itself up to ``start`` from zero, and beyond to ``±(start + log(1 + |x| - start))``.
+    """Maps the first variables to themselves up to ``start``, and beyond to ``±(start + log(1 + |x| - start))``.
 
     Behind a model that is not exact it keeps the density of rows far out from being absurd.
-
-    Args:
-        dim: How many variables there are.
-        n_changed: How many of them, the first ones, are changed.
-        start: Where the tails start.
     """
 
     dim: int = eqx.field(static=True)
     n_changed: int = eqx.field(static=True)
     start: float = eqx.field(static=True, default=3.5)
-
     part: ClassVar[str] = "tails"
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:

@@ -55,7 +55,7 @@ def marginals_of(chart: AbstractBijection, seen: Rows) -> list[Marginal]:
 
 def _centres(x: Rows) -> list[np.ndarray]:
     """The centre around which radius and angle tell most when they are told apart, and the origin if it is inside."""
-    some = x if len(x) <= N_ROWS else x[:: -(-len(x) // N_ROWS)]
+    some = x[:: -(-len(x) // N_ROWS)]
     scale = float(np.std(x))
 
     def misfit(p: np.ndarray) -> np.ndarray:
@@ -71,23 +71,19 @@ def _centres(x: Rows) -> list[np.ndarray]:
     middle, box = x.mean(axis=0) / scale, 0.5 * (x.min(axis=0) + x.max(axis=0)) / scale
     circle = optimize.least_squares(misfit, [*middle, 0.3], loss="soft_l1", f_scale=0.1, max_nfev=200)
     starts = [circle.x[:2], middle, box, np.zeros(2)]
-    found = [
-        optimize.minimize(entropy, start, method="Nelder-Mead", options={"maxiter": 100}) for start in starts
-    ]
+    options = {"maxiter": 100}
+    found = [optimize.minimize(entropy, start, method="Nelder-Mead", options=options) for start in starts]
     centre = min(found, key=lambda f: f.fun).x * scale
     is_origin = np.hypot(*centre) < 0.05 * np.mean(np.hypot(*(x - centre).T))
     centres = [] if is_origin else [centre]
     if np.all((x.min(axis=0) < 0) & (x.max(axis=0) > 0)):
         centres.append(np.zeros(2))
-    return [
-        c
-        for c in centres
-        if np.all(np.abs(c - middle * scale) < 10 * scale) and np.min(np.hypot(*(x - c).T)) > 0
-    ]
+    near = [c for c in centres if np.all(np.abs(c - middle * scale) < 10 * scale)]
+    return [c for c in near if np.min(np.hypot(*(x - c).T)) > 0]
 
 
 def _spiral(x: Rows) -> Spiral | None:
-    some = x if len(x) <= N_ROWS else x[:: -(-len(x) // N_ROWS)]
+    some = x[:: -(-len(x) // N_ROWS)]
     size = float(np.sqrt(np.mean((some - some.mean(axis=0)) ** 2)))
 
     def turned(p: np.ndarray) -> complex:
@@ -99,7 +95,9 @@ def _spiral(x: Rows) -> Spiral | None:
     for centre in (np.zeros(2), some.mean(axis=0), np.median(some, axis=0)):
         starts = sorted(((abs(turned(np.array([*centre, b]))), b) for b in pitches), reverse=True)[:3]
         for _, pitch in starts:
-            options = {"maxiter": 300, "initial_simplex": _simplex(centre, pitch, size)}
+            first = np.array([*centre, pitch])
+            simplex = np.stack([first, *(first + np.diag([0.1 * size, 0.1 * size, 0.02 * pitch]))])
+            options = {"maxiter": 300, "initial_simplex": simplex}
             found = optimize.minimize(
                 lambda p: -abs(turned(p)), [*centre, pitch], method="Nelder-Mead", options=options
             )
@@ -110,8 +108,3 @@ def _spiral(x: Rows) -> Spiral | None:
     start = float(np.angle(turned(best[1]))) * pitch
     centre = np.where(np.abs([a, b]) < 0.01 * size, 0.0, [a, b])
     return Spiral(on_device(centre), on_device(start), on_device(pitch), (0, 1), 2)
-
-
-def _simplex(centre: np.ndarray, pitch: float, size: float) -> np.ndarray:
-    start = np.array([*centre, pitch])
-    return np.stack([start, *(start + np.diag([0.1 * size, 0.1 * size, 0.02 * pitch]))])

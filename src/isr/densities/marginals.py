@@ -19,7 +19,7 @@ from scipy import optimize, stats
 
 from isr.bijections.affine import LOG_SQRT_2PI, Bounded, Permutation
 from isr.bijections.bijection import AbstractBijection
-from isr.bijections.mixtures import mixture_of
+from isr.bijections.charts import mixture_of
 from isr.bijections.parameters import on_device
 from isr.bijections.shapes import SHAPES, Edges, Shapes
 from isr.densities.mixtures import find_mixture
@@ -45,17 +45,9 @@ FORMS: tuple[tuple[str, tuple[bool, ...]], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """How one variable becomes normal.
-
-    Args:
-        low: Where it ends below, None where it is open.
-        high: Where it ends above.
-        kind: Its shape, by name.
-        numbers: Location, log scale, tail and skew.
-        mixture: Weights, means and standard deviations instead of a shape, where it has several modes.
-        price: Minus the log-likelihood, and half of log(rows) for each constant.
-        fits: p-value of what it makes of the rows being normal.
-        softness: Of its ends, 0 where they are bounds that no row is beyond.
+    """How one variable becomes normal: ends, None where open, of a softness that is 0 where no row is beyond them; its
+    shape with location, log scale, tail and skew, or weights, means and standard deviations of several modes. ``price``
+    is minus the log-likelihood and half of log(rows) for each constant, ``fits`` the p-value of a normal image.
     """
 
     low: float | None
@@ -70,15 +62,9 @@ class Marginal:
     @property
     def side(self) -> str:
         """Which ends it has: ``""``, ``"low"``, ``"high"`` or ``"both"``."""
-        return {(0, 0): "", (1, 0): "low", (0, 1): "high", (1, 1): "both"}[
-            self.low is not None, self.high is not None
-        ]
-
-    def opening(self) -> tuple[float, float]:
-        """Return the end that `Edges` reads, and the logarithm of the distance between two."""
-        if self.low is None or self.high is None:
-            return (self.high if self.low is None else self.low) or 0.0, 0.0
-        return self.low, float(np.log(self.high - self.low))
+        if self.low is None:
+            return "" if self.high is None else "high"
+        return "low" if self.high is None else "both"
 
 
 def find_marginal(
@@ -104,12 +90,8 @@ def find_marginal(
     known = [] if ends is None else [_opened(*ends)]
     openings = known or (_soft_openings(x) if soft else _openings(x, edges, positive))
     found = [m for opening in openings for m in _shaped(x, opening)]
-    best = min(found, key=_price)
-    return best if best.fits > NORMAL else min([best, *_modes(x)], key=_price)
-
-
-def _price(marginal: Marginal) -> float:
-    return marginal.price
+    best = min(found, key=lambda m: m.price)
+    return best if best.fits > NORMAL else min([best, *_modes(x)], key=lambda m: m.price)
 
 
 def _opened(low: float | None, high: float | None, softness: float = 0.0) -> Marginal:
@@ -135,11 +117,9 @@ def _soft_openings(x: np.ndarray) -> Iterator[Marginal]:
     yield _opened(None, None)
     firsts = zip(sharp_ends(x), (x.min(), x.max()), strict=True)
     low, high = (None if end is None else float(first) for end, first in firsts)
-    if low is None and high is None:
-        return
-    gap = max(end_gap(sign * x) for sign, end in ((1, low), (-1, high)) if end is not None)
-    is_box = low is not None and high is not None
-    yield _opened(low, high, min(SOFT * gap / (high - low), 0.1) if is_box else SOFT * gap)
+    gaps = [SOFT * end_gap(sign * x) for sign, end in ((1, low), (-1, high)) if end is not None]
+    if gaps:
+        yield _opened(low, high, min(max(gaps) / (high - low), 0.1) if len(gaps) == 2 else gaps[0])
 
 
 def _shaped(x: np.ndarray, opening: Marginal) -> Iterator[Marginal]:
@@ -244,7 +224,8 @@ def _opening_steps(marginals: Sequence[Marginal], dim: int) -> list[AbstractBije
         steps.append(Bounded(low, high))
     soft = [m if m.softness else _opened(None, None) for m in marginals] + [_opened(None, None)] * rest
     if any(m.softness for m in soft):
-        ends, widths = np.array([m.opening() for m in soft]).T
+        ends = np.array([(m.high if m.low is None else m.low) or 0.0 for m in soft])
+        widths = np.array([np.log(m.high - m.low) if m.side == "both" else 0.0 for m in soft])
         sides, softness = tuple(m.side for m in soft), tuple(m.softness for m in soft)
         steps.append(Edges(on_device(ends), on_device(widths), sides, softness))
     return steps

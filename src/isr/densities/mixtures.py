@@ -1,4 +1,6 @@
-"""Mixtures of normal laws found from rows: as many components as BIC likes, numbers shared where that is cheaper."""
+"""Normal laws found from rows: mixtures of as many components as BIC likes, numbers shared where that is cheaper; and
+one law with as few correlations as BIC asks for.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from isr.bijections.mixtures import Mixture, mixture_of
+from isr.bijections.affine import LOG_SQRT_2PI, Linear
+from isr.bijections.charts import Mixture, mixture_of
+from isr.bijections.parameters import on_device
 
 # Rows that numbers of components are compared on.
 N_ROWS = 4096
@@ -56,9 +60,9 @@ def find_mixture(
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
-    scale = np.std(x) if x.shape[1] == 1 else np.std(x, axis=0)
-    if not np.all(scale > 0):
+    if not np.all(np.std(x, axis=0) > 0):
         return None
+    scale = np.std(x) if x.shape[1] == 1 else np.std(x, axis=0)
     some = x if len(x) <= N_ROWS else x[:: -(-len(x) // N_ROWS)]
     best: tuple[float, Any] = (np.inf, None)
     for kind in kinds:
@@ -92,26 +96,62 @@ def _shortened(x: np.ndarray, model: Any, unit: Any) -> FoundMixture:
     covariances = cov.get(model.covariance_type, lambda c: c)(model.covariances_)
     unit = unit * np.ones(d)
     means, covariances, weights = model.means_ * unit, covariances * np.outer(unit, unit), model.weights_
-    found = []
-    own = {"spherical": "round", "diag": "", "full": ""}[model.covariance_type]
-    n_own = {"spherical": 1, "diag": d, "full": d * (d + 1) // 2}[model.covariance_type]
+    own, n_own = {"spherical": ("round", 1), "diag": ("", d), "full": ("", d * (d + 1) // 2)}[
+        model.covariance_type
+    ]
+    found: list[FoundMixture] = []
     together = np.einsum("k,kij->ij", weights, covariances)
     for even in ("even", "") if k > 1 else ("",):
         for one in ("one", "") if k > 1 and model.covariance_type != "full" else ("",):
             w = np.full(k, 1 / k) if even else weights
             c = np.repeat(together[None], k, axis=0) if one else covariances
             size = k * d + (0 if even else k - 1) + (n_own if one else k * n_own)
-            price = -float(np.sum(log_density(x, w, means, c))) + 0.5 * np.log(len(x)) * size
+            laws = (
+                stats.multivariate_normal(*law, allow_singular=True) for law in zip(means, c, strict=True)
+            )
+            parts = [np.log(share) + law.logpdf(x) for share, law in zip(w, laws, strict=True)]
+            price = -float(np.sum(np.logaddexp.reduce(parts, axis=0))) + 0.5 * np.log(len(x)) * size
             found.append(FoundMixture(w, means, c, " ".join(s for s in (even, one, own) if s), price))
     return min(found, key=lambda mixture: mixture.price)
 
 
-def log_density(
-    x: Float[np.ndarray, "n d"], weights: np.ndarray, means: np.ndarray, covariances: np.ndarray
-) -> Float[np.ndarray, " n"]:
-    """Return the log-density of a mixture of normal laws."""
-    parts = [
-        np.log(w) + stats.multivariate_normal(m, c, allow_singular=True).logpdf(x)
-        for w, m, c in zip(weights, means, covariances, strict=True)
-    ]
-    return np.logaddexp.reduce(parts, axis=0)
+def find_normal(z: Float[np.ndarray, "n d"]) -> tuple[Linear, float]:
+    """Return what makes columns of mean zero independent and standard, each by a few of those before it, and its price.
+
+    Example:
+        >>> z = np.random.default_rng(0).normal(size=(1000, 3))
+        >>> z[:, 2] += 2 * z[:, 0]
+        >>> find_normal(z)[0].matrix.round(0).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-2.0, 0.0, 1.0]]
+    """
+    n, d = z.shape
+    matrix, price = np.zeros((d, d)), 0.0
+    for i in range(d):
+        chosen = _regressors(z[:, :i], z[:, i])
+        slopes = np.linalg.lstsq(z[:, chosen], z[:, i], rcond=None)[0] if chosen else np.zeros(0)
+        width = max(float(np.sqrt(np.mean((z[:, i] - z[:, chosen] @ slopes) ** 2))), 1e-9)
+        matrix[i, i] = 1 / width
+        matrix[i, chosen] = -slopes / width
+        price += n * (np.log(width) + 0.5 + LOG_SQRT_2PI) + 0.5 * np.log(n) * (len(chosen) + 1)
+    return Linear(on_device(matrix)), price
+
+
+def _regressors(a: np.ndarray, b: np.ndarray) -> list[int]:
+    """Columns added one by one while BIC gains."""
+    n, chosen, rest = len(b), [], b
+    deviance = n * np.log(max(float(b @ b), 1e-300))
+    orthogonal = a.copy()
+    while len(chosen) < min(a.shape[1], n // 3):
+        sizes = np.sqrt(np.sum(orthogonal**2, axis=0))
+        usable = sizes > 1e-6 * np.sqrt(np.sum(a**2, axis=0))
+        gains = np.where(usable, np.abs(rest @ orthogonal) / np.maximum(sizes, 1e-300), 0.0)
+        best = int(np.argmax(gains))
+        direction = orthogonal[:, best] / max(sizes[best], 1e-300)
+        left = rest - direction * (direction @ rest)
+        lower = n * np.log(max(float(left @ left), 1e-300))
+        if gains[best] == 0 or lower > deviance - np.log(n):
+            break
+        chosen.append(best)
+        rest, deviance = left, lower
+        orthogonal -= np.outer(direction, direction @ orthogonal)
+    return sorted(chosen)

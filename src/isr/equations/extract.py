@@ -17,10 +17,9 @@ from isr.bijections.formula import Formulas
 from isr.bijections.parameters import cast
 from isr.equations.expressions import Expressions
 from isr.equations.functions import NAMES
-from isr.equations.graph import Graph, Node, Value
+from isr.equations.graph import Graph, Node, Value, Writer, folded, recognised
 from isr.equations.program import LOG_DET, Block, Program, without_dead_code
 from isr.equations.read import read, symbols
-from isr.equations.written import Writer, folded, recognised
 from isr.tables.names import check_names, symbol_names
 
 Symbols = tuple[sympy.Symbol, ...]

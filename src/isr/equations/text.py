@@ -214,6 +214,7 @@ class TextPrinter(Readable, StrPrinter):
 
     clips = False
     names: ClassVar[dict[str, str]] = {"min": "Min", "max": "Max"}
+    signs: ClassVar[dict[str, str]] = {}
 
     def _number(self, mantissa: str, power: str) -> str:
         return f"{mantissa}e{int(power):+03d}" if power else mantissa
@@ -222,7 +223,7 @@ class TextPrinter(Readable, StrPrinter):
         return f"{self.names.get(name, name)}({', '.join(arguments)})"
 
     def _print_Relational(self, expr: Any) -> str:
-        return f"{self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)}"
+        return f"{self._print(expr.lhs)} {self.signs.get(expr.rel_op, expr.rel_op)} {self._print(expr.rhs)}"
 
 
 _ROOTS = {2: "√", 3: "∛", 4: "∜"}
@@ -233,6 +234,7 @@ class UnicodePrinter(TextPrinter):
     """Text for the eye: π, x₁², |x|, and the user's own letters."""
 
     clips = True
+    signs = SIGNS
     names: ClassVar[dict[str, str]] = {
         "log": "ln", "Phi": "Φ", "PhiInverse": "Φ⁻¹", "atan": "arctan", "asin": "arcsin", "acos": "arccos",
     }  # fmt: skip
@@ -270,9 +272,6 @@ class UnicodePrinter(TextPrinter):
         if power.is_Rational and power.p == 1 and power.q in _ROOTS:
             return f"{_ROOTS[power.q]}({self._print(base)})"
         return f"{self.parenthesize(base, PRECEDENCE['Pow'])}^{self.parenthesize(power, PRECEDENCE['Atom'])}"
-
-    def _print_Relational(self, expr: Any) -> str:
-        return f"{self._print(expr.lhs)} {SIGNS.get(expr.rel_op, expr.rel_op)} {self._print(expr.rhs)}"
 
     def _print_And(self, expr: Any) -> str:
         word = f" {type(expr).__name__.lower()} "

@@ -25,8 +25,7 @@ from isr.bijections.formula import Triangular
 from isr.bijections.shapes import Tails
 from isr.densities.charts import find_charts, marginals_of
 from isr.densities.marginals import Marginal, find_marginal, marginal_steps
-from isr.densities.mixtures import find_mixture
-from isr.densities.normal import find_normal
+from isr.densities.mixtures import find_mixture, find_normal
 from isr.equations.complexity import n_constants
 from isr.formulas.to_formulas import build_formulas, input_symbols
 from isr.inversion.means import PASSED, find_mean, find_scale, scaled, values_of

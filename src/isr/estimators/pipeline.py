@@ -19,8 +19,7 @@ from isr.bijections.programs import compiled
 from isr.estimators.settings import Plan
 from isr.estimators.status import Status
 from isr.formulas.front import Point
-from isr.formulas.refit import Fit, RowLoss
-from isr.formulas.shorten import Snapped, eliminate, fix_gauge, snap
+from isr.formulas.refit import Fit, RowLoss, Snapped, eliminate, fix_gauge, snap
 from isr.training.loop import Noise
 from isr.training.monitor import Monitor
 from isr.training.penalties import sublibrary_masks

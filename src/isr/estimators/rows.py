@@ -15,12 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.bijections.affine import Bounded, Inverted, Spread, Standardise, standardise
+from isr.bijections.affine import Bounded, Inverted, Spread, Standardise, spread, standardise
 from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.coupling import ConditionMap
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import cast, n_constants
-from isr.densities.spread import spread
 from isr.estimators import pipeline
 from isr.formulas.front import Point
 from isr.formulas.refit import flow_row_loss

@@ -15,16 +15,8 @@ RULES = ("bic", "accuracy", "simple")
 
 @dataclass(frozen=True)
 class Point:
-    """One model of the front.
-
-    Args:
-        model: The model.
-        complexity: Cost of its equations.
-        n_constants: Learned numbers in use.
-        train_nats: Mean loss of the training rows.
-        held_out_nats: Mean loss of the held-out rows.
-        held_out_rows: Loss of each held-out row, so that two models can be compared row by row.
-        is_network: Whether the model is as it was trained, no formulas yet.
+    """One model of the front: the cost of its equations, how many learned numbers it uses, mean losses of rows trained
+    on and held out, each held-out row's loss, and whether it is as it was trained, no formulas yet.
     """
 
     model: Any
@@ -40,9 +32,8 @@ def pareto(points: Sequence[Point]) -> list[Point]:
     """Return the points that no simpler one beats on held-out rows, from simple to complex."""
     front: list[Point] = []
     for point in sorted(points, key=lambda p: (p.complexity, p.n_constants, p.held_out_nats)):
-        if np.isfinite(point.held_out_nats) and (
-            not front or point.held_out_nats < front[-1].held_out_nats - 1e-6
-        ):
+        best = front[-1].held_out_nats - 1e-6 if front else np.inf
+        if point.held_out_nats < best:
             front.append(point)
     return front
 

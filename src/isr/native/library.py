@@ -22,6 +22,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any, NamedTuple
 
 import jax
@@ -48,19 +49,8 @@ Images = tuple[Float[Array, "dim n"], Float[Array, " n"]]
 class Blocks(NamedTuple):
     """Couplings of both halves in a row, alike in all but their numbers and the order of variables in front of each.
 
-    Attributes:
-        dim: Variables.
-        split: Those of the first half.
-        n_condition: Those of the condition.
-        widest: Most rows or columns of a matrix in their networks.
-        n_layers: Hidden layers.
-        with_bias: Whether layers have biases.
-        skip: Whether the last layer reads all.
-        units: Names of a hidden layer's units, with how many of each.
-        clamp: Bound of the log-scale, 0 for none.
-        guard: Bound of the inputs, 0 for none.
-        with_matrix: Whether a matrix stands in front of each block.
-        orders: The order of the variables in front of each block.
+    ``widest`` is the most rows or columns of a matrix in their networks, ``units`` are those of a hidden layer with how
+    many of each; a ``clamp`` or ``guard`` of 0 is none. With ``with_matrix`` one stands in front of each block.
     """
 
     dim: int
@@ -160,12 +150,8 @@ def _call(name: str, kernel: Kernel, shapes: tuple[jax.ShapeDtypeStruct, ...], *
 
 
 class Library(NamedTuple):
-    """What was made of the C source, or why nothing was.
-
-    Attributes:
-        tag: What the names of its functions end in for XLA; empty where there is none.
-        units: The units it knows, in the order of their numbers in C.
-        status: What became of it, as a clause for people.
+    """What was made of the C source: what names of its functions end in for XLA, empty where there is none; the units
+    it knows, in the order of their numbers in C; and what became of it, as a clause for people.
     """
 
     tag: str
@@ -180,12 +166,7 @@ def library() -> Library:
 
 
 def status() -> str:
-    """Return whether fits use C kernels, and if not, why XLA does their work.
-
-    Example:
-        >>> status()  # doctest: +SKIP
-        'C kernels, compiled for this processor'
-    """
+    """Return whether fits use C kernels, and if not, why XLA does their work."""
     return library().status
 
 
@@ -199,13 +180,7 @@ def _library() -> Library:
         for name in FUNCTIONS:
             capsule = jax.ffi.pycapsule(getattr(code, f"isr_{name}"))
             jax.ffi.register_ffi_target(f"isr_{name}_{tag}", capsule, platform="cpu")
-    except (
-        OSError,
-        AttributeError,
-        ValueError,
-        subprocess.SubprocessError,
-        jax.errors.JaxRuntimeError,
-    ) as error:
+    except (OSError, AttributeError, ValueError, SubprocessError, jax.errors.JaxRuntimeError) as error:
         return Library("", (), f"XLA alone: {_reason(error)}")
     return Library(tag, tuple(units), "C kernels, compiled for this processor")
 
@@ -229,23 +204,18 @@ def _reason(error: Exception) -> str:
 
 
 def _tag() -> str:
-    """Return a name that tells source, options, JAX and processor apart."""
+    """Return a name that tells source, options, JAX and processor apart: another one may lack instructions."""
+    processor, told = platform.processor(), ("flags", "Features", "model name")
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = "\n".join(sorted({line for line in lines if line.split("\t")[0] in told}))
     sources = (path.read_text() for path in (SOURCE, *HEADERS))
-    parts = (*sources, *OPTIONS, version("jaxlib"), platform.machine(), _processor())
+    parts = (*sources, *OPTIONS, version("jaxlib"), platform.machine(), processor)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def _processor() -> str:
-    """Return what this processor can do: a library for another one may hold instructions that it lacks."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    told = ("flags", "Features", "model name")
-    return "\n".join(sorted({line for line in lines if line.split("\t")[0] in told}))
-
-
 def _load(tag: str) -> ctypes.CDLL:
+    """Return the library kept in the cache folder, or a new one, kept under a name with the digest of its content."""
     folder = cache_dir()
     for path in () if folder is None else sorted(folder.glob(f"native-{tag}-*.so")):
         try:
@@ -256,23 +226,18 @@ def _load(tag: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as private:
         made = Path(private) / "library.so"
         _compile(made)
+        code = made.read_bytes()
+
+        def write(hidden: Path) -> None:
+            hidden.touch(mode=0o700)
+            hidden.write_bytes(code)
+
         if folder is not None:
+            path = folder / f"native-{tag}-{_digest(code)}.so"
             with suppress(OSError):  # a folder that cannot be written to
-                return _opened(_keep(made, folder, tag))
+                write_whole(path, write)
+                return _opened(path)
         return ctypes.CDLL(str(made))
-
-
-def _keep(made: Path, folder: Path, tag: str) -> Path:
-    """Copy the library into the cache folder, under a name that holds the digest of its content."""
-    code = made.read_bytes()
-
-    def write(hidden: Path) -> None:
-        hidden.touch(mode=0o700)
-        hidden.write_bytes(code)
-
-    path = folder / f"native-{tag}-{_digest(code)}.so"
-    write_whole(path, write)
-    return path
 
 
 def _opened(path: Path) -> ctypes.CDLL:

@@ -51,11 +51,10 @@ Fields hold finished parts, so a change may build modules of them.
 _LISTED = {
     "isr.bijections.affine": "Bounded Inverted Linear Permutation Shift Spread Standardise",
     "isr.bijections.bijection": "Chain",
-    "isr.bijections.charts": "Polar Spiral Split",
+    "isr.bijections.charts": "Mixture Polar Spiral Split",
     "isr.bijections.coupling": "ConditionMap Coupling",
     "isr.bijections.flow": "Ensemble Flow",
     "isr.bijections.formula": "Formulas Triangular",
-    "isr.bijections.mixtures": "Mixture",
     "isr.bijections.networks": "EQL MLP",
     "isr.bijections.shapes": "Edges Shapes SinhArcsinh Tails",
     "isr.inversion.record": "SavedLaws",

@@ -88,16 +88,8 @@ class Piece(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One direction of a model, ready to be written.
-
-    Attributes:
-        arguments: Identifiers of the inputs.
-        names: Identifiers of the outputs, where they have names.
-        prepare: Pieces that read the condition alone.
-        run: The other pieces, in order.
-        outputs: Text of each output, held inside its bounds.
-        log_det: Its text.
-        n_carried: How many intermediates pass between pieces.
+    """One direction of a model: identifiers of inputs and of named outputs, the pieces that read the condition alone
+    and the others, text of outputs and log-determinant, and how many intermediates pass between pieces.
     """
 
     arguments: tuple[str, ...]

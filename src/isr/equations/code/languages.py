@@ -34,17 +34,9 @@ _C_LOGIC = {"And": "&&", "Or": "||", "Not": "!"}
 class Language:
     """One language; the frame around its equations stands in a template.
 
-    Attributes:
-        name: Of the language.
-        template: File in ``templates/``.
-        functions: What SymPy's functions are called.
-        choose: How one of two values is chosen, of condition, first and second.
-        quantile: The call of the quantile of a mixture, of u, the number of laws and their parts.
-        operators: Comparisons and logical operators, where they are not those of C.
-        missing: Not a number.
-        longest: Functions are cut at so many characters.
-        claimed: Names that no function of a model may have.
-        products: Whether sums of the same variables are written as matrix products.
+    ``choose`` takes condition, first and second value, ``quantile`` u, the number of laws and their parts; operators
+    are those that differ from C's. Functions are cut at ``longest`` characters, none may have a ``claimed`` name, and
+    with ``products`` sums of the same variables are written as matrix products.
     """
 
     name: str

@@ -65,9 +65,8 @@ class Architecture:
 
     def __post_init__(self) -> None:
         given = [("subnet", self.subnet, SUBNETS), ("mixing", self.mixing, MIXINGS)]
-        given += [
-            ("condenser", self.condenser, tuple(CONDENSERS)),
-            *(("chart", c, CHARTS) for c in self.charts),
+        given += [("condenser", self.condenser, tuple(CONDENSERS))] + [
+            ("chart", c, CHARTS) for c in self.charts
         ]
         for name, value, known in given:
             if value not in known:

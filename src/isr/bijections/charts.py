@@ -276,11 +276,7 @@ class Mixture(AbstractBijection):
             raise ValueError(f"variables must be different ones of {self.dim}, got {self.variables}")
 
     def forward_and_log_det(self, x: Vector, condition: Vector | None = None) -> Mapped:
-        x_before, log_r, log_det = (
-            [],
-            jnp.append(jnp.zeros_like(self.means[0, :1]), self.log_odds),
-            jnp.zeros((), x.dtype),
-        )
+        x_before, log_r, log_det = [], self._log_odds(), jnp.zeros((), x.dtype)
         for i, variable in enumerate(self.variables):
             log_scale = self._scale(i)
             a = (x[variable] - self._centres(i, x_before)) * jnp.exp(-log_scale)
@@ -294,11 +290,7 @@ class Mixture(AbstractBijection):
         return x, log_det
 
     def inverse_and_log_det(self, z: Vector, condition: Vector | None = None) -> Mapped:
-        x_before, log_r, log_det = (
-            [],
-            jnp.append(jnp.zeros_like(self.means[0, :1]), self.log_odds),
-            jnp.zeros((), z.dtype),
-        )
+        x_before, log_r, log_det = [], self._log_odds(), jnp.zeros((), z.dtype)
         for i, variable in enumerate(self.variables):
             u = checkpoint_name(z[variable], f"u_{variable + 1}")
             shares, centres, log_scale = self._shares(log_r, i), self._centres(i, x_before), self._scale(i)

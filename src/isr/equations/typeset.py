@@ -38,10 +38,8 @@ class TexPrinter(Readable, LatexPrinter):
         super().__init__(*arguments, ln_notation=True, inv_trig_style="full", mul_symbol=r" \, ")
 
     def _number(self, mantissa: str, power: str) -> str:
-        ten = f"10^{{{power}}}"
-        return (
-            mantissa if not power else {"1": ten, "-1": f"- {ten}"}.get(mantissa, rf"{mantissa} \cdot {ten}")
-        )
+        shown = {"": "", "1": "", "-1": "- "}.get(mantissa, rf"{mantissa} \cdot ")
+        return f"{shown}10^{{{power}}}" if power else mantissa
 
     def _print_Symbol(self, expr: sympy.Symbol, style: str = "plain") -> str:
         label = label_of(expr.name, self.labels)
@@ -87,11 +85,9 @@ def latex(
         more = [line if line.startswith("-") else f"+ {line}" for line in others]
         equations.append(" \\\\\n&\\quad {} ".join([f"{left} &= {first}", *more]))
     # Escaped though a comment: a page that typesets in the browser may not know comments.
-    remarks = [
-        f"% {' '.join(_escaped(f'{name} in {unit}').split())}\n" for name, unit in (units or {}).items()
-    ]
+    remarks = (_escaped(f"{name} in {unit}").split() for name, unit in (units or {}).items())
     first, *others = equations
-    return aligned(["".join(remarks) + first, *others])
+    return aligned(["".join(f"% {' '.join(words)}\n" for words in remarks) + first, *others])
 
 
 def aligned(rows: Iterable[str]) -> str:
@@ -195,9 +191,8 @@ class MathMLPrinter(Readable, MathMLPresentationPrinter):
 
     def doprint(self, expr: sympy.Expr) -> str:
         # Only a browser knows the names of most entities.
-        markup = re.sub(
-            r"&(?!(?:lt|gt|amp|quot);)[A-Za-z]+;", lambda m: html.unescape(m[0]), super().doprint(expr)
-        )
+        named = r"&(?!(?:lt|gt|amp|quot);)[A-Za-z]+;"
+        markup = re.sub(named, lambda m: html.unescape(m[0]), super().doprint(expr))
         for plain, typeset in _TYPESET.items():
             markup = markup.replace(plain, typeset)
         return markup

@@ -85,14 +85,11 @@ def _open_coupling(step: Any, scale: Standardise | None) -> list[AbstractBijecti
                 left = shift - taken
                 swap[symbol] = (symbol - sympy.Float(left) if left else symbol) / sympy.Float(width)
             parameters[:split] = [[e.xreplace(swap) for e in row] for row in parameters[:split]]
-    first, second = (
-        build_formulas(
-            [shortest(e) for one in zip(*half, strict=True) for e in one], n.n_inputs, stack=n.stack
-        )
-        for half, n in zip((parameters[:split], parameters[split:]), step.subnetworks, strict=True)
-    )
-    shape = {"split": split, "dim": step.dim, "transformer": transformer, "guard": None}
-    coupling = Coupling(first, second, **shape)
+    networks = []
+    for half, n in zip((parameters[:split], parameters[split:]), step.subnetworks, strict=True):
+        formulas = [shortest(e) for one in zip(*half, strict=True) for e in one]
+        networks.append(build_formulas(formulas, n.n_inputs, stack=n.stack))
+    coupling = Coupling(*networks, split, step.dim, transformer, guard=None)
     return [*before, *([Shift(on_device(offset))] if offset.any() else []), coupling]
 
 
@@ -128,9 +125,7 @@ def network_expressions(network: EQL | MLP | Formulas) -> list[Expression]:
     def outputs(both: Any) -> Any:
         return replace(network, constants=both[n:])(both[:n])
 
-    swap = {
-        s: sympy.Float(v) if v else sympy.Integer(0) for s, v in zip(symbols, values.tolist(), strict=True)
-    }
+    swap = {s: sympy.Float(v) if v else sympy.Integer(0) for s, v in zip(symbols, values, strict=True)}
     return [e.xreplace(swap) for e in read_formulas(outputs, [*inputs, *symbols], whole_numbers=True)]
 
 

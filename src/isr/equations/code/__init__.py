@@ -169,12 +169,10 @@ def _pieces(
     reads = [set().union(*(line.reads for line in group)) for group in groups]
     reads[-1] |= last_reads
     given = [{line.target for line in group} for group in groups]
-    passed = [
-        line.target
-        for at, group in enumerate(groups)
-        for line in group
-        if any(line.target in later for later in reads[at + 1 :])
-    ]
+    passed: list[str] = []
+    for at, group in enumerate(groups):
+        wanted = set().union(*reads[at + 1 :])
+        passed += [line.target for line in group if line.target in wanted]
 
     def places(names: Sequence[str], wanted: set[str]) -> Places:
         return tuple((name, i) for i, name in enumerate(names) if name in wanted)
@@ -191,10 +189,9 @@ def _pieces(
 def _of_regressor(equations: Expressions, language: Language) -> dict[str, Any]:
     """What a template needs of a regressor: a plan for each output."""
     program, whole = equations.forward, replace(language, longest=None)
-    single = (
-        replace(program, outputs=(output,), output_symbols=(symbol,), bounds=(), log_det=sympy.S.Zero)
-        for output, symbol in zip(program.outputs, program.output_symbols, strict=True)
-    )
+    plain = replace(program, bounds=(), log_det=sympy.S.Zero)
+    pairs = zip(program.outputs, program.output_symbols, strict=True)
+    single = (replace(plain, outputs=(output,), output_symbols=(symbol,)) for output, symbol in pairs)
     return {"inverse": None, "functions": [plan(without_dead_code(one), whole) for one in single]}
 
 

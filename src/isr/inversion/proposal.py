@@ -27,10 +27,10 @@ CHECKED = 1e-6
 MOST_SUBSETS = 30
 # A pool is as much larger than what is drawn from it as makes its effective size so many times that number.
 RESERVE, LARGEST_POOL = 2.0, 400_000
-# Draws that judge a source, and once more where those leave it in doubt.
-N_JUDGED, N_DOUBTED, FEW = 4000, 12_000, 400
+# Draws that judge a source, and again where those leave it in doubt; they are cheaper than another source.
+N_JUDGED, N_DOUBTED, MOST_DOUBTED, FEW = 4000, 12_000, 60_000, 400
 # Weights that rest on a smaller share of the draws than this ask for a better source.
-LEAST_SHARE = 0.04
+LEAST_SHARE = 0.01
 # Where no weight is so many times the mean one, the shape of their tail says nothing.
 HARMLESS = 20.0
 
@@ -95,8 +95,10 @@ class Sampler:
         if not np.any(log_w > -np.inf):
             raise Impossible("no draw has any density under both the law and the prior")
         found = cls(source, n, rows, smooth(log_w))
-        is_enough = found.is_good and found.weights.effective_size >= FEW
-        return found if is_enough or n >= N_DOUBTED else cls.of(source, N_DOUBTED)
+        size = found.weights.effective_size
+        if n >= MOST_DOUBTED or (found.is_good and size >= FEW):
+            return found
+        return cls.of(source, N_DOUBTED if n < N_DOUBTED and size > 0.1 * FEW else MOST_DOUBTED)
 
     @property
     def effective_share(self) -> float:
@@ -117,7 +119,7 @@ class Sampler:
     def sample(self, n: int, rng: np.random.Generator) -> tuple[Rows, Weights]:
         """Return ``n`` draws, from a fresh pool large enough for them, and the weights of that pool."""
         wanted = RESERVE * n / max(self.effective_share, 1e-3)
-        rows, log_w = self.source.draw(int(np.clip(wanted, 2 * n, LARGEST_POOL)), rng)
+        rows, log_w = self.source.draw(int(np.clip(wanted, RESERVE * n, LARGEST_POOL)), rng)
         weights = smooth(log_w)
         return rows[weights.resample(n, rng)], weights
 

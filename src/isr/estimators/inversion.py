@@ -25,6 +25,7 @@ from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import PriorLaw, of_prior, recognise_prior, redrawn
 from isr.inversion.proposal import find_proposal
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
+from isr.inversion.rivals import ROUGH
 from isr.inversion.screen import N_ROWS, normal_scores
 from isr.inversion.written import read_laws, sampler_code
 from isr.posterior.abstract import AbstractPosterior, summary_table
@@ -46,8 +47,10 @@ N_COMPARED = 60
 CLEARLY = 2.0
 # A summary of a table rests on so many effective draws.
 ENOUGH = 400
+# And on this share of the draws of its posteriors, at least.
+IN_A_TABLE = 0.01
 # Rows whose posteriors are weighed again by other laws; up to so many rows the law of x has errors that count.
-N_OPEN, FEW = 12, 2000
+N_OPEN, FEW, FEW_ROUGH = 12, 2000, 3
 # How far beyond the rows a law is trusted, as a share of their range; of that where rows end sharply.
 BEYOND, NEAR = 0.2, 0.05
 
@@ -205,6 +208,7 @@ class Inversion(Shown, BaseEstimator):
         frames, facts = [], []
         for row in self._rows(y):
             post = self._one(row)
+            post.least_share = IN_A_TABLE
             frames.append(summary_table(_drawn(post, n), post.x_names, hdi=0.94))
             if isinstance(post, LawPosterior):
                 facts.append((post.effective_size, post.pareto_k, post.log_evidence))
@@ -328,6 +332,10 @@ class Inversion(Shown, BaseEstimator):
                 except ValueError:
                     continue
         said = [text for text in found if text]
+        if (
+            all(ROUGH in text for text in said) and len(said) <= FEW_ROUGH
+        ):  # of rows far out errors always count most
+            return ()
         return (
             (f"the rows leave the law open: for {len(said)} of {len(tried)} of them, {said[0]}",)
             if said

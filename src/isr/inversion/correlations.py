@@ -11,9 +11,10 @@ import sympy
 from jaxtyping import Float
 
 from isr.inversion.law import Group, Law
-from isr.inversion.means import Search, fit_polynomial
+from isr.inversion.means import Search
 from isr.inversion.refit import refit
 from isr.inversion.screen import LEVEL, Features, classes, normal_scores, two_sided
+from isr.inversion.sums import fit_polynomial
 from isr.search.formula import Formula, symbol
 
 # Residuals are clipped here before they are multiplied, so that no single row decides.

@@ -20,7 +20,16 @@ from isr.inversion.law import Column, Group, Law
 from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, values_of
 from isr.inversion.refit import Refitted, own_floor, refit, simplified
 from isr.inversion.rivals import Doubt, find_doubt
-from isr.inversion.screen import N_ROWS, Features, classes, depends, different_rows, normal_scores
+from isr.inversion.screen import (
+    N_ROWS,
+    Features,
+    classes,
+    depends,
+    different_rows,
+    is_coarse,
+    normal_scores,
+    what_is_coarse,
+)
 from isr.search.candidates import price
 from isr.search.formula import Formula
 from isr.search.rows import Data
@@ -128,6 +137,7 @@ class _Task:
     notes: list[str]
     frozen: list[float] = field(default_factory=list)
     forms: dict[str, list[tuple[Formula | None, Formula | None]]] = field(default_factory=dict)
+    coarse: set[int] = field(default_factory=set)
     fitted: Refitted | None = None
 
     # Means and scales ---------------------------------------------------------------------------------------------
@@ -192,6 +202,9 @@ class _Task:
             if name in self.stated:
                 residual = y - values_of(self.stated[name], features.x, self.x_names)
                 return Mean(self.stated[name], residual, lack_of_fit(features, residual, y)), ""
+        if (coarse := self._coarse(numbers)) is not None:
+            self.coarse |= set(numbers)
+            return coarse, ""
         low, high = float(np.min(self.y[:, numbers])), float(np.max(self.y[:, numbers]))
         if low <= 0 or high < LEAST_RATIO * low:
             return find_mean(features, y, self.x_names, self.search), ""
@@ -208,6 +221,17 @@ class _Task:
             self._deviance(other) + 2 * float(np.sum(logs)) < self._deviance(plain)
         )
         return self._unlogged(other, y) if is_better else (plain, "")
+
+    def _coarse(self, numbers: Sequence[int]) -> Mean | None:
+        """A plain mean of a column that an instrument rounds or cuts off, which a note says; None of any other."""
+        column = self.y[:, numbers[0]]
+        if len(numbers) > 1 or not is_coarse(column):
+            return None
+        plain = find_mean(self.features, column, self.x_names, None)
+        said = what_is_coarse(self.features.x, column, plain.residual)
+        if said:
+            self.notes.append(f"{self.y_names[numbers[0]]} {said}")
+        return plain if said else None
 
     def _unlogged(self, mean: Mean, y: np.ndarray) -> tuple[Mean, str]:
         """A mean of the logarithm; of y itself where rows have no noise."""
@@ -237,6 +261,8 @@ class _Task:
         scales: dict[int, tuple[Formula, np.ndarray | None]] = {}
         for j, (mean, transform) in found.items():
             known = self._known_scale(j, mean, float(np.std(self._transformed(j, transform))))
+            if known is None and j in self.coarse:
+                known = sympy.Float(float(np.sqrt(np.mean(mean.residual**2))))
             if known is not None:
                 scales[j] = Formula(known), None
         left = [j for j in found if j not in scales]
@@ -254,7 +280,7 @@ class _Task:
 
     def _known_scale(self, j: int, mean: Mean, spread: float) -> sympy.Expr | None:
         """The scale of a column where it was stated, or is rounding; None where it has to be found."""
-        size, is_exact = float(np.sqrt(np.mean(mean.residual**2))), False
+        size = float(np.sqrt(np.mean(mean.residual**2)))
         is_exact = size <= EXACT * spread
         if self.noise is None:
             return sympy.Integer(0) if is_exact else None
@@ -295,12 +321,9 @@ class _Task:
         x, columns, groups = self.features.x, list(law.columns), list(law.groups)
         try:
             fitted = refit(law.part(noisy), x, self.y, frozen=self.frozen)
-            floored = _with_floors(fitted.law, x)
-            if (
-                floored is not None
-                and (tried := refit(floored, x, self.y, frozen=self.frozen)).bic < fitted.bic
-            ):
-                fitted = tried
+            if (floored := _with_floors(fitted.law, x)) is not None:
+                tried = refit(floored, x, self.y, frozen=self.frozen)
+                fitted = tried if tried.bic < fitted.bic else fitted
             fitted = self.fitted = simplified(fitted, x, self.y, frozen=self.frozen)
         except (np.linalg.LinAlgError, FloatingPointError) as error:
             self.notes.append(f"constants were not refitted together: {error}")

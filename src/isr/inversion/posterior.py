@@ -14,7 +14,7 @@ from jaxtyping import Float
 from isr.bijections.flow import Precision
 from isr.inversion.law import Law
 from isr.inversion.prior import PriorLaw
-from isr.inversion.proposal import Impossible, Proposal, Sampler, find_proposal
+from isr.inversion.proposal import LEAST_SHARE, Impossible, Proposal, Sampler, find_proposal
 from isr.inversion.rivals import Doubt
 from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent
@@ -96,13 +96,16 @@ class LawPosterior(AbstractPosterior):
         self.units = dict(units or {})
         self.extent, self.bounds, self.doubt = extent, prior.bounds, doubt
 
+    # Weights that rest on a smaller share of draws ask for a better source; one for a single summary can do with less.
+    least_share = LEAST_SHARE
+
     @cached_property
     def _samplers(self) -> list[Sampler]:
         found = []
         for block in self.proposal.blocks:
             if block.law is not None:
                 try:
-                    found.append(block.sampler(self.prior, self.y_star))
+                    found.append(block.sampler(self.prior, self.y_star, self.least_share))
                 except Impossible as error:
                     raise ValueError(
                         f"no x that the prior allows can give {self._measured}: {error}; "

@@ -30,7 +30,7 @@ RESERVE, LARGEST_POOL = 2.0, 400_000
 # Draws that judge a source, and again where those leave it in doubt; they are cheaper than another source.
 N_JUDGED, N_DOUBTED, MOST_DOUBTED, FEW = 4000, 12_000, 60_000, 400
 # Weights that rest on a smaller share of the draws than this ask for a better source.
-LEAST_SHARE = 0.01
+LEAST_SHARE = 0.04
 # Where no weight is so many times the mean one, the shape of their tail says nothing.
 HARMLESS = 20.0
 
@@ -89,16 +89,17 @@ class Sampler:
     weights: Weights
 
     @classmethod
-    def of(cls, source: Source, n: int = N_JUDGED) -> Sampler:
+    def of(cls, source: Source, least_share: float = LEAST_SHARE, n: int = N_JUDGED) -> Sampler:
         """Return a source, judged; `Impossible` where no draw has any weight."""
         rows, log_w = source.draw(n, np.random.default_rng([1, *source.columns]))
         if not np.any(log_w > -np.inf):
             raise Impossible("no draw has any density under both the law and the prior")
         found = cls(source, n, rows, smooth(log_w))
         size = found.weights.effective_size
-        if n >= MOST_DOUBTED or (found.is_good and size >= FEW):
+        if n >= MOST_DOUBTED or (found.is_good(least_share) and size >= FEW):
             return found
-        return cls.of(source, N_DOUBTED if n < N_DOUBTED and size > 0.1 * FEW else MOST_DOUBTED)
+        more = N_DOUBTED if n < N_DOUBTED and size > 0.1 * FEW else MOST_DOUBTED
+        return cls.of(source, least_share, more)
 
     @property
     def effective_share(self) -> float:
@@ -111,10 +112,9 @@ class Sampler:
         k, largest = self.weights.pareto_k, float(np.exp(self.weights.log_weights.max())) * self.n
         return min(k, TRUSTED) if self.source.is_bounded and largest < HARMLESS else k
 
-    @property
-    def is_good(self) -> bool:
-        """Whether its weights can be trusted and rest on many draws."""
-        return self.pareto_k <= TRUSTED and self.effective_share >= LEAST_SHARE
+    def is_good(self, least_share: float) -> bool:
+        """Return whether its weights can be trusted and rest on many draws."""
+        return self.pareto_k <= TRUSTED and self.effective_share >= least_share
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[Rows, Weights]:
         """Return ``n`` draws, from a fresh pool large enough for them, and the weights of that pool."""
@@ -132,15 +132,15 @@ class Block:
     law: Law | MotionLaw | None = None
     charts: tuple[Chart, ...] = ()
 
-    def sampler(self, prior: PriorLaw, y: np.ndarray) -> Sampler:
+    def sampler(self, prior: PriorLaw, y: np.ndarray, least_share: float = LEAST_SHARE) -> Sampler:
         """Return the best source of draws given observations; `Impossible` where no x gives them."""
         found: list[Sampler] = []
         for source in self._sources(prior, y):
             try:
-                found.append(Sampler.of(source()))
+                found.append(Sampler.of(source(), least_share))
             except Impossible:
                 continue
-            if found[-1].is_good:
+            if found[-1].is_good(least_share):
                 break
         if not found:
             raise Impossible("no draw has any density under both the law and the prior")

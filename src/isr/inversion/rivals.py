@@ -33,9 +33,10 @@ SLACK, LESS_LIKELY, APART = 7.0, 4.0, 0.1
 MOST, MOST_TRIED, N_DRAWS = 3, 6, 16
 # A posterior is in doubt where a rival moves its mean by this share of its deviation, or its deviation by this share of
 # itself, or where errors of constants do by the other share, root mean square.
-MOVED, ROUGH = 0.2, 0.12
+MOVED, ROUGHEST = 0.2, 0.12
 # Weights that rest on a smaller share of the draws have moved the posterior out of sight.
 LEAST_SHARE, FAR = 0.02, 3.0
+ROUGH = "for want of rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +65,10 @@ class Doubt:
             if size > MOVED:
                 return f"{text} follows the rows as well, and would move a mean or a deviation by {_shown(size)} sd"
         size = self.roughness(x, y, own)
-        if size > ROUGH:
-            return f"for want of rows, constants are too rough by what moves a mean or a deviation by {_shown(size)} sd"
+        if size > ROUGHEST:
+            return (
+                f"{ROUGH}, constants are too rough by what moves a mean or a deviation by {_shown(size)} sd"
+            )
         return ""
 
     def roughness(self, x: np.ndarray, y: np.ndarray, own: np.ndarray) -> float:

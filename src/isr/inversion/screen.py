@@ -22,6 +22,10 @@ from scipy.stats import rankdata
 LEVEL = 1e-3
 # Rows that laws are found on, at most; fewer than FEW are told.
 N_ROWS, FEW = 20_000, 100
+# An instrument saturates where a larger share of rows than this lie on one end of a column.
+PILED = 0.01
+# Rounding to steps that are this many times what a law leaves is no noise.
+COARSE = 1.5
 # Pairs of variables whose products are features, at most.
 MOST_PAIRS = 400
 
@@ -191,3 +195,54 @@ def different_rows(x: np.ndarray, y: np.ndarray, notes: list[str]) -> np.ndarray
         return np.arange(n)
     notes.append(f"of {n} rows {len(first)} are different; each counts once")
     return first
+
+
+def rounding_step(y: Float[np.ndarray, " n"]) -> float:
+    """Return the step of the grid that a column's values lie on; 0 where most values are there once.
+
+    Example:
+        >>> values = np.random.default_rng(0).normal(size=500)
+        >>> rounding_step(np.round(values, 1)), rounding_step(values)
+        (0.1, 0.0)
+    """
+    values = np.unique(y)
+    gaps = np.diff(values)
+    if len(values) > 0.5 * len(y) or not len(gaps):
+        return 0.0
+    step = float(gaps.min())
+    steps = gaps / step
+    return float(f"{step:.6g}") if np.all(np.abs(steps - np.round(steps)) < 1e-3) else 0.0
+
+
+def saturation(y: Float[np.ndarray, " n"]) -> float | None:
+    """Return the end of a column that many of its rows lie on exactly, as where an instrument saturates; None without.
+
+    Example:
+        >>> values = np.random.default_rng(0).normal(size=500)
+        >>> saturation(np.minimum(values, 1.5)), saturation(values), saturation(np.round(values))
+        (1.5, None, None)
+    """
+    inside = y[(y > y.min()) & (y < y.max())]
+    if len(np.unique(inside)) < max(0.5 * len(inside), 20):
+        return None
+    share, end = max((float(np.mean(y == end)), float(end)) for end in (y.min(), y.max()))
+    return end if share > PILED else None
+
+
+def is_coarse(y: Float[np.ndarray, " n"]) -> bool:
+    """Return whether a column may be rounded or cut off."""
+    return rounding_step(y) > 0 or saturation(y) is not None
+
+
+def what_is_coarse(
+    x: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], residual: Float[np.ndarray, " n"]
+) -> str:
+    """Return that a column is cut off, or rounded more than it scatters around a law; nothing of counts and other."""
+    end, step, size = saturation(y), rounding_step(y), float(np.std(residual))
+    if end is not None:
+        return f"is {end:.4g} in {np.mean(y == end):.0%} of the rows, as if cut off there"
+    is_count = step == 1 and y.min() >= 0
+    has_few = len(np.unique(x, axis=0)) < 0.5 * len(y)
+    if is_count or has_few or not COARSE * size < step or size < 1e-8 * np.std(y):
+        return ""
+    return f"is rounded to {step:.3g}, more than it scatters, which its law knows nothing of"

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.numpy
-import sympy
 from numpy.testing import assert_array_equal
 from pandas.testing import assert_frame_equal
 
@@ -352,7 +351,7 @@ def test_a_number_in_a_formula_prints_as_it_computes():
 
 
 def test_a_primitive_of_ones_own_must_be_registered_before_loading(tmp_path):
-    register_primitive("bump", lambda g: jnp.exp(-g * g), lambda g: sympy.exp(-(g**2)))
+    register_primitive("bump", lambda g: jnp.exp(-g * g))
     try:
         flow = build_flow(
             jax.random.key(0), 2, architecture=Architecture(n_blocks=1, n_layers=1, library=["id", "bump"])
@@ -362,7 +361,7 @@ def test_a_primitive_of_ones_own_must_be_registered_before_loading(tmp_path):
         del PRIMITIVES["bump"]
         with pytest.raises(ModelFileError, match=r"needs the primitive\(s\) bump.*register_primitive"):
             load(path)
-        register_primitive("bump", lambda g: jnp.exp(-2 * g * g), lambda g: sympy.exp(-2 * g**2))
+        register_primitive("bump", lambda g: jnp.exp(-2 * g * g))
         with pytest.raises(ModelFileError, match="'bump' known here is not the function"):
             load(path)
     finally:

@@ -1,4 +1,4 @@
-"""A primitive means the same number in its array form and its symbol form, and a library is checked."""
+"""A primitive means the same number as its equation, and a library is checked."""
 
 import jax
 import jax.numpy as jnp
@@ -76,8 +76,8 @@ def test_a_written_out_sigmoid_keeps_its_exponent_in_one_piece():
 
 @pytest.mark.usefixtures("_registry_restored")
 def test_a_primitive_of_ones_own_joins_a_network():
-    register_primitive("bump", lambda g: jnp.exp(-g * g), lambda g: sympy.exp(-(g**2)))
-    register_primitive("ratio", lambda a, b: a / (1 + b * b), lambda a, b: a / (1 + b**2), arity=2)
+    register_primitive("bump", lambda g: jnp.exp(-g * g))
+    register_primitive("ratio", lambda a, b: a / (1 + b * b), arity=2)
     network = build_eql(jax.random.key(0), 2, 1, library=["bump", "ratio", "constant"])
     assert np.isfinite(network(jnp.array([0.3, 0.4]))).all()
 
@@ -93,14 +93,12 @@ def test_a_primitive_of_ones_own_joins_a_network():
         ({"cost": 1.5}, "whole number from 1 up, got 1.5"),
         ({"domain": (3.0, 1.0)}, r"low < high, got \(3.0, 1.0\)"),
         ({"domain": (float("nan"), 1.0)}, "low < high, got"),
-        ({"array": lambda g: g + 1e-6}, "disagree at"),
         ({"array": lambda g: jnp.sum(g)}, "must be elementwise"),
         ({"array": lambda g: 1 / jnp.zeros_like(g)}, "is not finite at"),
-        ({"symbol": lambda g: np.sin(g)}, "must take and return SymPy expressions"),
     ],
 )
 def test_a_registration_that_is_wrong_is_refused_with_a_reason(arguments, message):
-    given = {"name": "own", "array": lambda g: g, "symbol": lambda g: g, **arguments}
+    given = {"name": "own", "array": lambda g: g, **arguments}
     with pytest.raises(ValueError, match=message):
         register_primitive(**given)
     assert "own" not in PRIMITIVES

@@ -173,7 +173,6 @@ class Primitive:
     array: Callable[..., Any]
     cost: int = 1
     domain: tuple[float | None, float | None] = (None, None)
-    symbol: Callable[..., Any] | None = None
 
     def apply(self, *arguments: jax.Array) -> jax.Array:
         """Return the function at ``arguments``, each held inside the safe domain."""
@@ -259,7 +258,6 @@ def parse_library(library: Mapping[str, int] | Sequence[str]) -> tuple[tuple[str
 def register_primitive(
     name: str,
     array: Callable[..., Any],
-    symbol: Callable[..., Any] | None = None,
     *,
     arity: int = 1,
     cost: int = 4,
@@ -269,8 +267,7 @@ def register_primitive(
 
     Args:
         name: A lower-case identifier, not yet taken.
-        array: The function, elementwise, written with functions of JAX.
-        symbol: The same function on SymPy expressions, for a nicer print; equations are read from ``array`` without it.
+        array: The function, elementwise, written with functions of JAX; equations are read from it.
         arity: 1 or 2 arguments.
         cost: What one use adds to the complexity of an equation.
         domain: Limits inside which arguments are held.
@@ -293,43 +290,14 @@ def register_primitive(
     low, high = domain
     if not (-np.inf if low is None else low) < (np.inf if high is None else high):
         raise ValueError(f"the domain of a primitive must have low < high, got {domain!r}")
-    primitive = Primitive(name, arity, array, int(cost), domain, symbol)
-    _refuse_unless_usable(primitive)
-    PRIMITIVES[name] = primitive
-    return primitive
-
-
-def _refuse_unless_usable(primitive: Primitive) -> None:
-    """Refuse what is not elementwise and finite, and a symbol form that means another number."""
-    points = np.random.default_rng(0).normal(scale=3.0, size=(primitive.arity, 64))
+    primitive = Primitive(name, arity, array, int(cost), domain)
+    points = np.random.default_rng(0).normal(scale=3.0, size=(arity, 64))
     with jax.enable_x64(True):
         found = np.asarray(primitive.apply(*jnp.asarray(points)))
     if found.shape != points.shape[1:]:
-        raise ValueError(
-            f"the array form of {primitive.name!r} must be elementwise; it made {found.shape} of {points.shape[1:]}"
-        )
+        raise ValueError(f"{name!r} must be elementwise; it made {found.shape} of {points.shape[1:]}")
     if not np.all(np.isfinite(found)):
         where = points[:, ~np.isfinite(found)][:, 0]
-        raise ValueError(
-            f"the array form of {primitive.name!r} is not finite at {where.tolist()}; narrow its domain"
-        )
-    if primitive.symbol is None:
-        return
-    import sympy
-
-    low, high = primitive.domain
-    held = np.clip(points, low if low is not None else -np.inf, high if high is not None else np.inf)
-    try:
-        symbolic = (primitive.symbol(*(sympy.Float(v, 17) for v in p)) for p in held.T)
-        expected = np.array([complex(e.evalf(17)) for e in symbolic])
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"the symbol form of {primitive.name!r} must take and return SymPy expressions; it raised: {error}"
-        ) from error
-    error = np.abs(found - expected) / (1 + np.abs(expected))
-    if not np.all(error < 1e-9):
-        worst = int(np.argmax(error))
-        raise ValueError(
-            f"array and symbol form of {primitive.name!r} disagree at {points[:, worst].tolist()}: "
-            f"{found[worst]:.9g} against {expected[worst]:.9g}; both must mean the same number"
-        )
+        raise ValueError(f"{name!r} is not finite at {where.tolist()}; narrow its domain")
+    PRIMITIVES[name] = primitive
+    return primitive

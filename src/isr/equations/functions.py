@@ -168,11 +168,6 @@ def written_out(expression: Any) -> Any:
     return expression.func(*arguments)
 
 
-def _number_of_gumbel(w: Any) -> Any:
-    t = sympy.exp(-w)
-    return Probit(sympy.exp(-t), -Expm1(-t))  # type: ignore[operator]
-
-
 def _gumbel_of_number(u: Any) -> Any:
     """Written twice: near 1 a probability has lost what it lacks."""
     below, above = sympy.log(Phi(u)), Log1p(-Phi(-u))  # type: ignore[operator]
@@ -224,7 +219,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "log_cosh": lambda w: sympy.log(sympy.cosh(w)),
     "logaddexp": LogAddExp,
     "number_of_logistic": lambda w: Probit(sigmoid(w), sigmoid(-w)),
-    "number_of_gumbel": _number_of_gumbel,
+    "number_of_gumbel": lambda w: Probit(sympy.exp(-sympy.exp(-w)), -Expm1(-sympy.exp(-w))),
     "gumbel_of_number": _gumbel_of_number,
     "number_of_laplace": lambda w: -sympy.sign(w) * PhiInverse(sympy.exp(-sympy.Abs(w)) / 2),
     "mixture_number": _mixture_number,

@@ -17,7 +17,6 @@ import numpy as np
 import sympy
 from sympy.core.add import _addsort
 
-from isr.bijections.primitives import lookup
 from isr.equations.functions import CALLS, FORMS, STEPS
 from isr.equations.program import Assignment
 
@@ -85,7 +84,8 @@ class Graph:
             if not isinstance(value, Node):
                 constant += coefficient * value
                 continue
-            own, parts = _terms(value)
+            is_short = value.op == "sum" and len(value.args[1]) <= SHORT_SUM
+            own, parts = value.args if is_short else (0.0, ((value, 1.0),))
             if abs(coefficient * own) > LARGEST_OFFSET and coefficient not in (1, -1):
                 own, parts = 0.0, ((self.named(value, "centred", "centred"), 1.0),)
             constant += coefficient * own
@@ -119,7 +119,8 @@ class Graph:
         """Return ``base ^ exponent`` for a constant exponent."""
         if not isinstance(base, Node):
             return _float_power(base, float(exponent))
-        exponent = Fraction(exponent).limit_denominator(12) if _is_simple(exponent) else exponent
+        simple = Fraction(exponent).limit_denominator(12)
+        exponent = simple if float(simple) == float(exponent) else exponent
         coefficient, factors = _factors(base)
         is_whole = float(exponent).is_integer()
         if is_whole or (len(factors) == 1 and coefficient > 0 and factors[0][1] == 1):
@@ -139,7 +140,8 @@ class Graph:
         """Return the smaller (``"min"``) or larger (``"max"``) of two values."""
         if not (isinstance(a, Node) or isinstance(b, Node)):
             return max(a, b) if name == "max" else min(a, b)
-        (a, b), nothing = sorted((a, b), key=_order), -math.inf if name == "max" else math.inf
+        a, b = sorted((a, b), key=lambda v: v.order if isinstance(v, Node) else math.inf)
+        nothing = -math.inf if name == "max" else math.inf
         return a if a is b or b == nothing else self.node(name, a, b)
 
     def where(self, condition: Any, then: Value, otherwise: Value) -> Value:
@@ -161,16 +163,6 @@ class Graph:
         return self.sum(((coefficient, whole),)) if coefficient != 1 else whole
 
 
-def _order(value: Value) -> float:
-    return value.order if isinstance(value, Node) else math.inf
-
-
-def _terms(node: Node) -> tuple[float, tuple[tuple[Node, float], ...]]:
-    if node.op == "sum" and len(node.args[1]) <= SHORT_SUM:
-        return node.args
-    return 0.0, ((node, 1.0),)
-
-
 def _factors(node: Node) -> tuple[float, list[tuple[Node, Any]]]:
     """The coefficient and the powers that a node is a product of."""
     if node.op == "sum" and not node.args[0] and len(node.args[1]) == 1:
@@ -184,10 +176,6 @@ def _float_power(base: float, exponent: float) -> float:
         return float(base**exponent) if base >= 0 or exponent.is_integer() else math.nan
     except (OverflowError, ZeroDivisionError):
         return math.inf
-
-
-def _is_simple(exponent: Any) -> bool:
-    return float(Fraction(exponent).limit_denominator(12)) == float(exponent)
 
 
 # What is written with at most so many operations needs no hidden units beside it.
@@ -212,7 +200,7 @@ class Writer:
         form_of: Callable[[str], Callable[..., Any]] | None = None,
     ) -> None:
         self.assignments: list[Assignment] = []
-        self._number, self._form = number_of or number, form_of or _form
+        self._number, self._form = number_of or number, form_of or FORMS.__getitem__
         self._several = len({part for part, _ in graph.seen if part.startswith("block")}) > 1
         self._taken: set[str] = set()
         self._known: dict[Node, Any] = {}
@@ -261,10 +249,6 @@ class Writer:
             return sympy.Mul(*(self.expression(n) ** p for (n, _), p in zip(node.args, powers, strict=True)))
         name, arguments = (node.args[0], node.args[1:]) if node.op == "primitive" else (node.op, node.args)
         return self._form(name)(*(self.expression(a) for a in arguments))
-
-
-def _form(name: str) -> Callable[..., Any]:
-    return FORMS[name] if name in FORMS else cast(Any, lookup(name).symbol)
 
 
 def _named(results: Sequence[Value]) -> list[Node]:

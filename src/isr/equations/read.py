@@ -35,11 +35,11 @@ def read(
     With ``keep_primitives`` functions of the library stay calls of their own names, for formulas.
     """
     shapes = [jax.ShapeDtypeStruct(np.shape(array), np.float64) for array in inputs]
-    kept = [p.name for p in PRIMITIVES.values() if p.symbol or (keep_primitives and p.name not in POLYNOMIAL)]
+    kept = [name for name in PRIMITIVES if keep_primitives and name not in POLYNOMIAL]
     with jax.enable_x64(True), marked_primitives(kept):
         recorded = jax.make_jaxpr(function)(*shapes)
         constants = [np.asarray(c) for c in recorded.consts]
-        return _Reader(graph, keep_primitives).run(recorded.jaxpr, constants, list(inputs), graph.part)
+        return _Reader(graph).run(recorded.jaxpr, constants, list(inputs), graph.part)
 
 
 def symbols(graph: Graph, names: Sequence[Any]) -> np.ndarray:
@@ -50,8 +50,8 @@ def symbols(graph: Graph, names: Sequence[Any]) -> np.ndarray:
 
 
 class _Reader:
-    def __init__(self, graph: Graph, keep_primitives: bool) -> None:
-        self.graph, self.keep_primitives = graph, keep_primitives
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
 
     def run(self, program: Any, constants: Sequence[Any], inputs: Sequence[Any], part: str) -> list[Any]:
         """Return the outputs of recorded steps; a step belongs to the outermost scope that `Chain` opened."""
@@ -119,25 +119,14 @@ class _Reader:
         if has_symbols and name in CALLS:
             return [self._each(lambda g, *v: g.call(name, *v), values)]
         if has_symbols and name.startswith("primitive "):
-            return [self._each(self._primitive(name.removeprefix("primitive ")), values)]
+            own = name.removeprefix("primitive ")
+            if own == "sin2pi":  # the factor joins the constants inside, which makes frequencies readable
+                return [self._each(lambda g, a: g.call("sin", g.sum(((2 * np.pi, a),))), values)]
+            return [self._each(lambda g, *v: g.node("primitive", own, *v), values)]
         if name == "inverse_and_log_det" and not is_symbolic(values[0]):
             matrix = values[0].astype(float)
             return [np.linalg.inv(matrix), np.asarray(np.linalg.slogdet(matrix)[1])]
         return self.run(program, getattr(inner, "consts", ()), values, self.graph.part)
-
-    def _primitive(self, name: str) -> Callable[..., Value]:
-        """A primitive of the library as a call, its arguments held inside its domain unless it is for a formula."""
-        low, high = (None, None) if self.keep_primitives else PRIMITIVES[name].domain
-
-        def of(graph: Graph, *arguments: Value) -> Value:
-            if name == "sin2pi":  # the factor joins the constants inside, which makes frequencies readable
-                return graph.call("sin", graph.sum(((2 * np.pi, arguments[0]),)))
-            for end, held in ((low, "max"), (high, "min")):
-                if end is not None:
-                    arguments = tuple(graph.extreme(held, a, end) for a in arguments)
-            return graph.node("primitive", name, *arguments)
-
-        return of
 
     def _each(self, function: Callable[..., Value], values: list[Any]) -> np.ndarray:
         arrays = np.broadcast_arrays(*(np.asarray(v, object) for v in values))

@@ -121,8 +121,7 @@ class LanguagePrinter(CodePrinter):
         except PrintMethodNotImplementedError as error:
             known = ", ".join(sorted({type(f).__name__ for f in expression.atoms(sympy.Function)}))
             raise ValueError(
-                f"{self.language} code has no form for one of the functions {known}; "
-                "build the primitive's symbol form from elementary functions"
+                f"{self.language} code has no form for one of the functions {known}; write it with elementary ones"
             ) from error
 
     def _print_Float(self, expr: Any) -> str:

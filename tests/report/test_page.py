@@ -20,7 +20,7 @@ from isr.bijections.coupling import Coupling
 from isr.bijections.flow import Flow
 from isr.bijections.formula import Formulas
 from isr.equations import extract
-from isr.equations.errors import constant_errors
+from isr.equations.extract import constant_errors
 from isr.problems import kinematics
 from isr.report import ReportData, gather, render, write_report
 from isr.report.explorer import ARM_LENGTHS, ARM_TARGET, ARM_X, ARM_Y, packed, script_json

@@ -17,8 +17,7 @@ from scipy.special import expit, gammaln, ndtr, ndtri
 
 from isr.bijections.shapes import mixture_quantile
 from isr.equations.code import LANGUAGES, generate, plan, templates
-from isr.equations.complexity import complexity, n_constants
-from isr.equations.program import Block, Program, compose
+from isr.equations.program import Block, Program, complexity, compose, n_constants
 
 
 @dataclass(frozen=True)

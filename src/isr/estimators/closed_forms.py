@@ -26,7 +26,7 @@ from isr.bijections.shapes import Tails
 from isr.densities.charts import find_charts, marginals_of
 from isr.densities.marginals import Marginal, find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture, find_normal
-from isr.equations.complexity import n_constants
+from isr.equations.program import n_constants
 from isr.formulas.to_formulas import build_formulas, input_symbols
 from isr.inversion.means import PASSED, find_mean, find_scale, scaled, values_of
 from isr.inversion.screen import Features, depends, normal_scores

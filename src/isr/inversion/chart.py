@@ -16,7 +16,7 @@ import numpy as np
 import sympy
 from jaxtyping import Bool, Float
 
-from isr.equations.complexity import n_constants
+from isr.equations.program import n_constants
 from isr.equations.text import TextPrinter
 from isr.inversion.isolate import TURNS, Solution, isolate
 from isr.inversion.law import Law

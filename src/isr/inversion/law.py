@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy import stats
 from scipy.special import ndtri
 
-from isr.equations.complexity import n_constants
+from isr.equations.program import n_constants
 from isr.inversion.noise import Noise, special_of
 from isr.search.formula import Formula, compiled
 

@@ -165,7 +165,7 @@ class Bundle:
     @cached_property
     def printed_errors(self) -> dict[float, float]:
         """The standard error of each printed constant that has one, by its absolute value, the largest first."""
-        from isr.equations.errors import printed_errors
+        from isr.equations.extract import printed_errors
 
         if self._laws is not None:
             formulas = getattr(self._laws.to_law(), "all_formulas", ())

@@ -52,7 +52,7 @@ def test_a_folder_that_is_gone_is_named(tmp_path):
         FileNotFoundError, match=r"^cannot write .*note: No such file.*; create the folder first"
     ):
         write_whole(tmp_path / "gone" / "note", lambda hidden: hidden.write_text("x"))
-    with pytest.raises(FileNotFoundError, match="gone does not exist; create the folder first"):
+    with pytest.raises(FileNotFoundError, match="gone does not exist; create it first"):
         refuse_unwritable(tmp_path / "gone" / "note")
 
 
@@ -135,7 +135,7 @@ def test_training_outlives_a_full_disk_and_only_its_own_checkpoint_is_taken(tmp_
     assert_array_equal(_train(path).weights, whole.weights)
     with pytest.raises(CheckpointError, match="other data or settings"):
         _train(path, about="another loss")
-    with pytest.raises(FileNotFoundError, match="create the folder first"):
+    with pytest.raises(FileNotFoundError, match="create it first"):
         _train(tmp_path / "gone" / "fit.checkpoint")
 
     kept = path.read_bytes()

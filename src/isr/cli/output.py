@@ -78,10 +78,6 @@ def refuse_existing(path: Path | None, force: bool, known: Sequence[str] = (), o
     """Raise before any work where a file could not be written, or its ending is none of those known."""
     if path is None:
         return
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give a file name inside it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it first")
     refuse_unwritable(path)
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists already; choose another name or pass --force")

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from isr.bijections.affine import Inverted, Spread, Standardise
 from isr.bijections.flow import Flow
 from isr.equations import Expressions
 from isr.posterior.maximum import bounds_of, reach, slack
@@ -116,11 +115,8 @@ def _typical_y(data: ReportData, flow: Flow) -> np.ndarray | None:
     if data.y is not None:
         return data.y
     normal = np.random.default_rng(0).normal(size=(N_TYPICAL, flow.condition_dim))
-    known = data.training
-    if known is not None:
-        return np.clip(known.shift + known.scale * normal, known.low, known.high)
-    shift, scale = _location_of_y(flow)
-    return shift + scale * normal
+    known = data.training  # a bare flow has none
+    return normal if known is None else np.clip(known.shift + known.scale * normal, known.low, known.high)
 
 
 def _typical_x(data: ReportData, flow: Flow, y_rows: np.ndarray | None) -> np.ndarray:
@@ -131,21 +127,6 @@ def _typical_x(data: ReportData, flow: Flow, y_rows: np.ndarray | None) -> np.nd
     rows = drawn if data.x is None else np.concatenate([data.x, drawn])
     finite = np.isfinite(rows).all(axis=1)
     return rows[finite] if finite.any() else np.zeros((2, flow.dim))
-
-
-def _location_of_y(flow: Flow) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and spread of y, as far as the model was scaled to them."""
-    last, n = flow.steps[-1], flow.condition_dim
-    fixed: Any = None if flow.condition_map is None else flow.condition_map.standardise
-    if fixed is None and isinstance(last, Inverted) and isinstance(last.bijection, Standardise):
-        fixed = last.bijection
-    if fixed is None:
-        return np.zeros(n), np.ones(n)
-    if isinstance(fixed, Spread):
-        ends = (np.asarray(fixed.inverse_and_log_det(np.full(n, z))[0]) for z in (-1.0, 0.0, 1.0))
-        low, middle, high = ends
-        return middle, (high - low) / 2
-    return np.asarray(fixed.shift[:n]), np.asarray(fixed.scale[:n])
 
 
 def _variables(names: Sequence[str], units: Any, rows: np.ndarray) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from isr.storage.bundle import Bundle, ModelFileError
 from isr.storage.layout import SCHEMA, from_bytes, to_bytes
-from isr.tables.whole_files import write_whole
+from isr.tables.whole_files import refuse_unwritable, write_whole
 
 __all__ = ["SCHEMA", "Bundle", "ModelFileError", "from_bytes", "load", "save", "to_bytes"]
 
@@ -46,10 +46,7 @@ def save(
     if metadata:
         bundle = dataclasses.replace(bundle, metadata={**bundle.metadata, **metadata})
     target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; give a file name inside it")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist; create it first")
+    refuse_unwritable(target)
     data = to_bytes(bundle)
     try:
         write_whole(target, lambda hidden: hidden.write_bytes(data), replace=overwrite)

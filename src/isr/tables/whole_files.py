@@ -122,11 +122,13 @@ def make_folder(path: Path) -> None:
 
 def refuse_unwritable(path: str | os.PathLike[str]) -> None:
     """Raise the `OSError` that writing this file would raise for lack of a folder or of rights, before any work."""
-    folder = Path(path).parent
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; give a file name inside it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist; create it first")
     try:
-        if not folder.is_dir():
-            raise FileNotFoundError(errno.ENOENT, f"the folder {folder} does not exist")
-        probe = _hidden(folder)
+        probe = _hidden(target.parent)
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         probe.unlink()
     except OSError as error:

@@ -93,11 +93,8 @@ def test_names_units_and_bounds_travel_with_the_rows():
     assert table.units == ("rad", None)
     assert table.bounds is not None
     assert table.bounds.pairs() == ((0.0, None), (None, None))
-    part = table.take([2, 0])
-    assert_array_equal(part.values, [[5, 6], [1, 2]])
-    assert part.columns == table.columns
-    pd.testing.assert_frame_equal(table.to_frame(), pd.DataFrame(ROWS, columns=["θ", "any text"]))
-    assert read_table(table.to_frame(), like=table.columns).columns == table.columns
+    frame = pd.DataFrame(table.values, columns=list(table.names))
+    assert read_table(frame, like=table.columns).columns == table.columns
 
 
 BAD_ROWS = {
@@ -272,7 +269,7 @@ def test_paired_tables_need_as_many_rows_and_names_of_their_own():
     with pytest.raises(
         ValueError, match="x has 3 rows but y has 2; row i of one must belong to row i of the other"
     ):
-        check_paired(x, y.take([0, 1]))
+        check_paired(x, read_table([1.0, 2.0], what="y"))
     with pytest.raises(ValueError, match="x and y share the column names 'x1'; rename one of them"):
         check_paired(x, read_table([1.0, 2.0, 3.0], names=["x1"]))
 

@@ -100,9 +100,7 @@ def resimulation_error(
     return np.mean(np.sum((simulated - target[..., None, :]) ** 2, axis=-1), axis=-1)
 
 
-def c2st(
-    x: ArrayLike, y: ArrayLike, *, classifier: Any = None, n_folds: int = 5, random_state: int = 0
-) -> float:
+def c2st(x: ArrayLike, y: ArrayLike, *, classifier: Any = None, random_state: int = 0) -> float:
     """Return the cross-validated accuracy of a classifier that tells ``x`` from ``y``: 0.5 alike, 1 apart.
 
     Both sides are scaled by the mean and standard deviation of ``x``, the reference; a side with more draws is
@@ -128,7 +126,7 @@ def c2st(
     scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
     data = (np.concatenate([x, y]) - x.mean(axis=0)) / scale
     labels = np.repeat([0, 1], size)
-    folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
+    folds = StratifiedKFold(5, shuffle=True, random_state=random_state)
     network = MLPClassifier((width, width), max_iter=200, early_stopping=True, random_state=random_state)
     # Nets this small run slower on many threads than on one.
     with warnings.catch_warnings(), threadpool_limits(1):

@@ -107,9 +107,8 @@ def simulate(
         random_state: Seed of every draw.
         n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
         chunk_size: Rows the simulator gets at a time.
-        folder: Where finished chunks are kept; made if missing. The same call finds them there, and one with another
-            ``n`` uses those it can. Another seed, prior, chunk size or name of the simulator has chunks of its own, but
-            a change inside the simulator goes unnoticed: delete the folder after one.
+        folder: Where finished chunks are kept; made if missing. The same call finds them there, also with another ``n``.
+            Only a change inside the simulator goes unnoticed: delete the folder after one.
         progress: Show a progress bar; None for only when standard error is a terminal.
 
     Example:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,9 +15,6 @@ from jaxtyping import Float, Int
 from isr.tables.arrays import take_apart, to_numbers
 from isr.tables.bounds import Bounds, parse_bounds
 from isr.tables.names import check_names, quoted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +50,6 @@ class Table:
         >>> table = read_table([[200.0, 1500.0], [210.0, 1510.0]], names=["depth", "speed"], units={"depth": "m"})
         >>> table.names, table.units, table.bounds, table.n_rows, table.n_columns
         (('depth', 'speed'), ('m', None), None, 2, 2)
-        >>> table.take([1]).to_frame()["speed"].tolist()
-        [1510.0]
     """
 
     values: Float[np.ndarray, "rows columns"]
@@ -84,16 +79,6 @@ class Table:
     def n_columns(self) -> int:
         """How many columns there are."""
         return self.values.shape[1]
-
-    def take(self, rows: Sequence[int] | np.ndarray) -> Table:
-        """Return the table of the given row numbers."""
-        return Table(_read_only(self.values[np.asarray(rows)]), self.columns)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the rows as a new pandas frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.values.copy(), columns=list(self.names))
 
 
 def read_table(
@@ -143,15 +128,8 @@ def read_table(
         for array, label in zip(raw.arrays, labels, strict=True)
     }
     found = check_names([name for part in parts.values() for name in part], what=what)
-    if like is None:
-        known = dict(units or {})
-        for label, part in parts.items():
-            if label in known and label not in part:
-                known = {**dict.fromkeys(part, known.pop(label)), **known}
-        check_units(known, found, what=what)
-        columns = Columns(found, tuple(known.get(name) for name in found), parse_bounds(bounds, found))
-    else:
-        columns = like
+    columns = _columns(found, units, parts, bounds, what) if like is None else like
+    if like is not None:
         _check_width(found, like.names, what)
         if raw.names is not None:
             _check_same_names(found, like.names, what)
@@ -159,7 +137,9 @@ def read_table(
     _check_finite(values, columns.names, what)
     if columns.bounds is not None:
         columns.bounds.check(values, columns.names, what=what)
-    return Table(_read_only(values), columns)
+    values = np.array(values, dtype=np.float64, order="C")
+    values.setflags(write=False)
+    return Table(values, columns)
 
 
 def read_row(row: Any, *, like: Columns, what: str = "y") -> Float[np.ndarray, " columns"]:
@@ -227,6 +207,17 @@ def real_columns(array: np.ndarray, label: str) -> dict[str, np.ndarray]:
     return {label: array}
 
 
+def _columns(
+    found: tuple[str, ...], units: Mapping[str, str] | None, parts: Mapping[str, Any], bounds: Any, what: str
+) -> Columns:
+    known = dict(units or {})
+    for label, part in parts.items():
+        if label in known and label not in part:
+            known = {**dict.fromkeys(part, known.pop(label)), **known}
+    check_units(known, found, what=what)
+    return Columns(found, tuple(known.get(name) for name in found), parse_bounds(bounds, found))
+
+
 def _labels(own: tuple[str, ...] | None, given: Iterable[str] | None, n: int, what: str) -> tuple[str, ...]:
     if given is None:
         return own or tuple(f"{what}{i + 1}" for i in range(n))
@@ -273,12 +264,6 @@ def _check_finite(values: np.ndarray, names: Sequence[str], what: str) -> None:
         raise ValueError(
             f"{what} contains NaN or infinite values: {where}{more}; drop these rows or fill them in"
         )
-
-
-def _read_only(values: np.ndarray) -> np.ndarray:
-    values = np.array(values, dtype=np.float64, order="C")
-    values.setflags(write=False)
-    return values
 
 
 class Split(NamedTuple):

@@ -107,7 +107,7 @@ def simulate(
         random_state: Seed of every draw.
         n_jobs: Workers, as joblib counts them; None for what joblib is configured to, else one.
         chunk_size: Rows the simulator gets at a time.
-        folder: Where finished chunks are kept; made if missing. The same call finds them there, also with another ``n``.
+        folder: Where finished chunks are kept; made if missing. The same call finds them there, with any ``n``.
             Only a change inside the simulator goes unnoticed: delete the folder after one.
         progress: Show a progress bar; None for only when standard error is a terminal.
 

@@ -82,7 +82,7 @@ class Extent(_Arrays):
         return float(np.mean(np.any((draws < self.low) | (draws > self.high), axis=1)))
 
 
-def warn_if_outside(extent: Extent, draws: np.ndarray, names: Sequence[str], *, stacklevel: int = 2) -> None:
+def warn_if_outside(extent: Extent, draws: np.ndarray, names: Sequence[str]) -> None:
     """Issue an `OutsideDataWarning` where more than 1 % of the draws lie outside the range of the training rows."""
     share = extent.share_outside(draws)
     if share > MOST_OUTSIDE:
@@ -92,7 +92,7 @@ def warn_if_outside(extent: Extent, draws: np.ndarray, names: Sequence[str], *, 
             f"{share:.1%} of the draws lie outside the range of the training rows, in {where}, where the model has "
             "seen nothing; give bounds where x is known to be bounded, or train on rows that reach farther",
             OutsideDataWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=3,
         )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_VARIABLES = 8
 CONTENTS = (0.94, 0.5)
+COLOUR = "tab:blue"
 
 
 def pair_plot(
@@ -27,7 +28,6 @@ def pair_plot(
     truth: ArrayLike | Mapping[str, float] | None = None,
     prior: ArrayLike | None = None,
     shown: Sequence[str] | None = None,
-    colour: str = "tab:blue",
     title: str = "",
 ) -> "Figure":
     """Return a figure of finite draws: histograms on the diagonal, points with 50 % and 94 % regions below.
@@ -58,11 +58,11 @@ def pair_plot(
             ax.set_axis_off()
             continue
         if i == j:
-            _marginal(ax, samples[:, i], grey[:, i], limits[i], colour)
+            _marginal(ax, samples[:, i], grey[:, i], limits[i])
         else:
             ax.plot(*grey[:2000, [j, i]].T, ".", color="0.8", zorder=0, **dots)
-            ax.plot(*samples[:4000, [j, i]].T, ".", color=colour, alpha=0.35, zorder=1, **dots)
-            _contour(ax, samples[:, [j, i]], colour)
+            ax.plot(*samples[:4000, [j, i]].T, ".", color=COLOUR, alpha=0.35, zorder=1, **dots)
+            _contour(ax, samples[:, [j, i]])
             ax.set(xlim=limits[j], ylim=limits[i])
         for row in red:
             ax.axvline(row[j], **line)
@@ -122,13 +122,13 @@ def _limits(samples: np.ndarray, truth: np.ndarray, prior: np.ndarray) -> np.nda
     return np.stack([low - margin, high + margin], axis=1)
 
 
-def _marginal(ax: "Axes", samples: np.ndarray, prior: np.ndarray, limits: np.ndarray, colour: str) -> None:
+def _marginal(ax: "Axes", samples: np.ndarray, prior: np.ndarray, limits: np.ndarray) -> None:
     options: dict[str, Any] = {"bins": _n_bins(samples), "density": True, "histtype": "stepfilled"}
     if len(prior):
         ax.hist(prior, range=tuple(limits), color="0.8", zorder=0, **options)
     inner = (float(samples.min()), float(samples.max()))
     inner = inner if inner[0] < inner[1] else tuple(limits)
-    ax.hist(samples, range=inner, color=colour, alpha=0.75, zorder=1, **options)
+    ax.hist(samples, range=inner, color=COLOUR, alpha=0.75, zorder=1, **options)
     ax.set(xlim=limits, yticks=[])
 
 
@@ -136,7 +136,7 @@ def _n_bins(samples: np.ndarray) -> int:
     return int(np.clip(np.sqrt(len(samples)) * 0.7, 10, 50))
 
 
-def _contour(ax: "Axes", samples: np.ndarray, colour: str) -> None:
+def _contour(ax: "Axes", samples: np.ndarray) -> None:
     """Regions of a smoothed histogram that hold the wanted shares of the draws."""
     low, high = np.quantile(samples, [0.001, 0.999], axis=0)
     width = high - low
@@ -152,7 +152,7 @@ def _contour(ax: "Axes", samples: np.ndarray, colour: str) -> None:
     levels = np.quantile(smooth[cells[0], cells[1]], [1 - content for content in CONTENTS])
     if levels[0] < levels[1]:
         middles = [0.5 * (edge[1:] + edge[:-1]) for edge in edges]
-        ax.contour(*middles, smooth.T, levels=levels, colors=[colour], linewidths=[0.8, 1.4], zorder=2)
+        ax.contour(*middles, smooth.T, levels=levels, colors=[COLOUR], linewidths=[0.8, 1.4], zorder=2)
 
 
 def _label(grid: np.ndarray, names: Sequence[str], units: Mapping[str, str]) -> None:

@@ -115,7 +115,7 @@ class Product:
         return total, single
 
 
-def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density, *, random_state: int = 0) -> Product:
+def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density) -> Product:
     """Return the posterior given two or more observations of the same x, as rows ``y``.
 
     Its proposal starts as the even mixture of the single posteriors. Each round weights a pool, flattens the weights
@@ -128,10 +128,10 @@ def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density, *, random
     middle = np.argmin(np.linalg.norm((y - y.mean(axis=0)) / (y.std(axis=0) + 1e-300), axis=1))
     coordinates = Coordinates(flow, y[middle : middle + 1])
     if flow.n_padding:
-        draws = flow.sample(jax.random.key(random_state), 256, coordinates.y)
+        draws = flow.sample(jax.random.key(0), 256, coordinates.y)
         coordinates = standard_coordinates(draws, bounds_of(flow))
     product = best = Product(flow, y, prior, coordinates)
-    for seed in range(random_state, random_state + MAX_ROUNDS):
+    for seed in range(MAX_ROUNDS):
         pool, log_weights = product.pool(N_POOL, seed)
         possible = log_weights > -np.inf
         if not possible.any():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 import warnings
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,22 +71,26 @@ def read_text(path: Path, layout: Layout) -> pd.DataFrame:
     """Return the rows of a text file; guesses stand in ``frame.attrs["notes"]``, units in ``frame.attrs["units"]``."""
     import pandas as pd
 
-    text, encoding = _decoded(path, layout.encoding)
-    head = _guessed(path, [line.rstrip("\r\n") for line in islice(_lines(text), N_LOOKED_AT)], layout)
-    spaces, rows = head.delimiter == " ", _lines(text, head.n_lines)
+    encoding = layout.encoding or _encoding(path)
     try:
-        with warnings.catch_warnings():
+        with _opened(path, encoding) as file:
+            head = _guessed(path, [line.rstrip("\r\n") for line in islice(file, N_LOOKED_AT)], layout)
+        with warnings.catch_warnings(), _opened(path, encoding, head.n_lines) as file:
             warnings.simplefilter("error", pd.errors.ParserWarning)  # more fields in rows than in the header
             frame = pd.read_csv(
-                rows, sep=r"\s+" if spaces else head.delimiter, decimal=head.decimal, header=None,
+                file, sep=r"\s+" if head.delimiter == " " else head.delimiter, decimal=head.decimal, header=None,
                 names=range(len(head.names)), index_col=False, skipinitialspace=True, low_memory=False,
                 na_values=list(layout.missing),
             )  # fmt: skip
+    except UnicodeError as error:
+        raise ValueError(
+            f"{path} is not text in {encoding} ({error}); pass --encoding with the one it has"
+        ) from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        _refuse_ragged(path, text, head)
+        _refuse_ragged(path, encoding, head)
         raise ValueError(f"{path} cannot be read as a table: {error}") from None
     if len(frame) and frame.iloc[:, -1].isna().any():  # rows that are too short end in missing values
-        _refuse_ragged(path, text, head)
+        _refuse_ragged(path, encoding, head)
     frame.columns = head.names
     first = frame.iloc[:, 0]
     counts = (
@@ -113,28 +116,30 @@ def read_text(path: Path, layout: Layout) -> pd.DataFrame:
     return frame
 
 
-def _lines(text: str, start: int = 0) -> io.StringIO:
-    """The lines of a text from one on, as a file."""
-    file = io.StringIO(text, newline="")
+def _opened(path: Path, encoding: str, start: int = 0) -> TextIO:
+    """A text file from one of its lines on."""
+    try:
+        file = path.open(encoding=encoding, newline="")
+    except LookupError:
+        raise ValueError(
+            f"there is no encoding {encoding!r}; such as utf-8, cp1252 or utf-16 are known"
+        ) from None
     for _ in range(start):
         file.readline()
     return file
 
 
-def _decoded(path: Path, encoding: str | None) -> tuple[str, str]:
-    """A file's text, and its encoding: as stated, by the mark at its beginning, else UTF-8 or that of Windows."""
-    raw = path.read_bytes()
-    marked = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-    for name in (encoding or "utf-16",) if encoding or marked else ("utf-8-sig", "cp1252"):
-        try:
-            return raw.decode(name), name
-        except LookupError:
-            raise ValueError(
-                f"there is no encoding {name!r}; such as utf-8, cp1252 or utf-16 are known"
-            ) from None
-        except UnicodeError as error:
-            why = f"{path} is not text in {name} ({error}); pass --encoding with the one it has"
-    raise ValueError(why)
+def _encoding(path: Path) -> str:
+    with path.open("rb") as raw:
+        if raw.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            return "utf-16"
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            while file.read(1 << 20):
+                pass
+    except UnicodeDecodeError:
+        return "cp1252"  # what spreadsheets of Western Windows write; names alone depend on it
+    return "utf-8-sig"
 
 
 def _guessed(path: Path, lines: list[str], layout: Layout) -> _Head:
@@ -219,16 +224,16 @@ def are_units(below: list[str], then: list[str]) -> bool:
     return no_numbers and any(is_text and _is_number(t) for is_text, t in zip(texts, then, strict=False))
 
 
-def _refuse_ragged(path: Path, text: str, head: _Head) -> None:
-    rows = _lines(text, head.n_lines)
-    reader = csv.reader(rows, delimiter=head.delimiter)
-    for i, fields in enumerate(map(str.split, rows) if head.delimiter == " " else reader):
-        number = head.n_lines + (i + 1 if head.delimiter == " " else reader.line_num)
-        if fields and len(fields) != len(head.names):
-            raise ValueError(
-                f"line {number} of {path} has {len(fields)} values, but the first line names {len(head.names)} "
-                "columns; every row needs one value per column"
-            )
+def _refuse_ragged(path: Path, encoding: str, head: _Head) -> None:
+    with _opened(path, encoding, head.n_lines) as rows:
+        reader = csv.reader(rows, delimiter=head.delimiter)
+        for i, fields in enumerate(map(str.split, rows) if head.delimiter == " " else reader):
+            number = head.n_lines + (i + 1 if head.delimiter == " " else reader.line_num)
+            if fields and len(fields) != len(head.names):
+                raise ValueError(
+                    f"line {number} of {path} has {len(fields)} values, but the first line names {len(head.names)} "
+                    "columns; every row needs one value per column"
+                )
 
 
 def _are_numbers(texts: list[str]) -> bool:

@@ -19,14 +19,8 @@ STORIES = {
     "sensor": "temperature and pressure from two voltages",
     "density": "a bent cloud of points as a formula, and drawn from again",
 }
-
-
-class Story(StrEnum):
-    """What `isr demo` can tell."""
-
-    arm = "arm"
-    sensor = "sensor"
-    density = "density"
+Story = StrEnum("Story", list(STORIES))
+Experiment = StrEnum("Experiment", "densities laws kinematics posteriors geoacoustics")
 
 
 def demo(
@@ -63,16 +57,6 @@ def demo(
         tell(story.value, lambda text: say(text, err=json), out)
     if json:
         print_json({**facts, "out": str(out)})
-
-
-class Experiment(StrEnum):
-    """What `isr reproduce` can run."""
-
-    densities = "densities"
-    laws = "laws"
-    kinematics = "kinematics"
-    posteriors = "posteriors"
-    geoacoustics = "geoacoustics"
 
 
 def reproduce(

@@ -43,20 +43,7 @@ LEAST_ADDRESS_SPACE = 4e9
 # Longer equations are named, not printed; `isr show` prints them.
 MOST_CONSTANTS, N_CHECKED = 150, 1000
 
-
-class Method(StrEnum):
-    """What can be fitted."""
-
-    law = "law"
-    formula = "formula"
-    isr = "isr"
-    cisr = "cisr"
-    flow = "flow"
-    eql = "eql"
-    inn = "inn"
-    cinn = "cinn"
-
-
+Method = StrEnum("Method", "law formula isr cisr flow eql inn cinn")
 _SEARCHED = {"--primitives", "--max-time"}
 _TRAINED = {"--layers", "--restarts", "--quick", "--thorough", "--max-time", "--checkpoint"}
 _FLOW = {*_TRAINED, "--bounds", "--blocks", "--dense"}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NOT_SHOWN = ("front", "training", "history", "constants")
 _WAYS = {"forward": "from x to the latent", "inverse": "from the latent to x"}
 MOST_CALIBRATED, N_DRAWS = 500, 99
+Language = StrEnum("Language", "python c javascript jax latex")
 
 
 def show(
@@ -150,16 +151,6 @@ def checks_as_data(result: CheckResult) -> dict[str, Any]:
         for r in result.rows
     ]
     return {"passed": result.passed, "rows": rows}
-
-
-class Language(StrEnum):
-    """What equations can be written in."""
-
-    python = "python"
-    c = "c"
-    javascript = "javascript"
-    jax = "jax"
-    latex = "latex"
 
 
 def export(

@@ -25,7 +25,6 @@ WITHOUT_EXAMPLE = {
     "isr.posterior.maximum": "stands behind `Posterior.map`",
     "isr.posterior.outliers.warn_if_outside": "stands behind `Posterior.sample`",
     "isr.posterior.pareto.effective_size": "stands behind `Weights`",
-    "isr.posterior.calibration.rank_curves": "stands behind reports",
     "isr.posterior.calibration.regions_of": "stands behind `status_`",
     "isr.posterior.simulation.evaluate": "stands behind `simulate`",
     "isr.posterior.simulation.box_around": "stands behind `fit_simulator`",

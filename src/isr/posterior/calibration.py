@@ -105,18 +105,6 @@ def ecdf_band(
     return stats.binom.ppf(gamma, n, grid) / n, stats.binom.ppf(1 - gamma, n, grid) / n
 
 
-def rank_curves(
-    ranks: ArrayLike, n_draws: int, *, n_points: int = 100
-) -> tuple[np.ndarray, list[np.ndarray], np.ndarray, np.ndarray]:
-    """Return a grid, the ECDF of each parameter's ranks minus the diagonal on it, and the ends of `ecdf_band`."""
-    columns = np.atleast_2d(np.asarray(ranks).T)
-    steps = np.unique(np.linspace(1, n_draws, min(n_draws, n_points)).astype(int))
-    grid = steps / (n_draws + 1)
-    curves = [np.searchsorted(np.sort(c), steps, side="left") / len(c) - grid for c in columns]
-    low, high = ecdf_band(columns.shape[1], grid)
-    return grid, curves, low - grid, high - grid
-
-
 @dataclass(frozen=True)
 class Coverage:
     """How often a credible region of each level holds the truth.

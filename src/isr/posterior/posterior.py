@@ -48,17 +48,10 @@ N_MODES = 4
 
 @dataclass(frozen=True)
 class Product:
-    """The posterior given several observations, with the proposal that its draws are weighted from.
+    """The posterior given several observations (rows of ``y``), with the proposal that its draws are weighted from.
 
-    Args:
-        flow: A conditional flow.
-        y: Observations as rows.
-        prior: The prior the flow was trained on.
-        coordinates: Where ``modes`` live.
-        modes: Mixture of normals fitted by scikit-learn, the adapted part of the proposal; without it the proposal is
-            the even mixture of the single posteriors.
-        log_normaliser: Logarithm of the integral of ``p(x)^(1-k) Π p(x | y_i)``, as estimated from the last pool.
-        effective_size: Of that pool of `N_POOL` draws.
+    That is the even mixture of the single posteriors, and a mixture of normals (``modes``, in ``coordinates``) fitted
+    to an earlier pool. ``log_normaliser`` and ``effective_size`` are those of a pool of `N_POOL` draws.
     """
 
     flow: Flow

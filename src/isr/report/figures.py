@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isr.formulas.front import Point
-from isr.posterior.calibration import Calibration, Coverage, ecdf_band, rank_curves
+from isr.posterior.calibration import Calibration, Coverage, ecdf_band
 
 LEFT, RIGHT, TOP, BOTTOM = 62, 10, 10, 40
 """Room around the plotting area, for tick labels and the names of the axes."""
@@ -283,7 +283,10 @@ def calibration_figures(result: Calibration, names: Sequence[str]) -> list[Figur
     """Return the figures of the calibration checks that were given."""
     figures = []
     if result.ranks is not None and result.n_draws:
-        grid, curves, low, high = rank_curves(result.ranks, result.n_draws, n_points=80)
+        steps = np.unique(np.linspace(1, result.n_draws, min(result.n_draws, 80)).astype(int))
+        grid = steps / (result.n_draws + 1)
+        curves = [np.searchsorted(np.sort(c), steps) / len(c) - grid for c in result.ranks.T]
+        low, high = (end - grid for end in ecdf_band(len(result.ranks), grid))
         reach = 1.15 * max(float(np.max(np.abs([low, high, *curves]))), 1e-3)
         chart = Chart(
             Axis(0.0, 1.0, "rank / number of draws"), Axis(-reach, reach, "ECDF − uniform"), 380, 300

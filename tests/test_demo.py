@@ -35,4 +35,4 @@ def test_the_page_works_without_a_network_and_draws_the_arm(demonstration):
 
 def test_the_model_is_saved_and_loads(demonstration):
     _, _, folder = demonstration
-    assert isr.load(folder / "arm.isr").sample(3, [[0.0, 1.5]]).shape == (3, 4)
+    assert isr.load(folder / "arm.isr").posterior([0.0, 1.5]).sample(3).shape == (3, 4)

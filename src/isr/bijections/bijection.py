@@ -66,16 +66,15 @@ class AbstractBijection(eqx.Module):
 
     def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
         """Return images and log-determinants of many samples, one per column; ``condition`` is one or a column each."""
-        return jax.vmap(self.forward_and_log_det, in_axes=(-1, axis_of(condition)), out_axes=-1)(x, condition)
+        return self._by_column(self.forward_and_log_det, x, condition)
 
     def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
         """Return preimages and log-determinants of many samples, one per column."""
-        return jax.vmap(self.inverse_and_log_det, in_axes=(-1, axis_of(condition)), out_axes=-1)(z, condition)
+        return self._by_column(self.inverse_and_log_det, z, condition)
 
-
-def axis_of(condition: Array | None) -> int | None:
-    """Return the axis that runs over samples; a vector is for all of them."""
-    return None if condition is None or condition.ndim == 1 else -1
+    def _by_column(self, one: Callable[..., Mapped], x: Columns, condition: Array | None) -> MappedColumns:
+        axis = None if condition is None or condition.ndim == 1 else -1
+        return jax.vmap(one, in_axes=(-1, axis), out_axes=-1)(x, condition)
 
 
 # Steps that come back in the same shape at least so often are compiled once and run in a loop: six blocks with learned

@@ -128,12 +128,9 @@ class Flow(eqx.Module):
         """Return latent and log-determinant for one x with its padding appended."""
         return self.bijection.forward_and_log_det(padded, self._condition(y))
 
-    def _condition(self, y: Vector | None) -> Vector | None:
-        return None if self.condition_map is None or y is None else self.condition_map(y)
-
     def latent_columns(self, padded: Columns, y: Array | None = None) -> MappedColumns:
         """Return latents and log-determinants of columns of x with their padding; ``y`` is one or a column each."""
-        return self.bijection.forward_columns(padded, self._conditions(y))
+        return self.bijection.forward_columns(padded, self._condition(y))
 
     def joint_log_prob_columns(self, padded: Columns, y: Array | None = None) -> Float[Array, " n"]:
         """Return the log-density of every column of x with its padding."""
@@ -154,7 +151,7 @@ class Flow(eqx.Module):
 
     def inverse_columns(self, z: Columns, y: Array | None = None) -> MappedColumns:
         """Return x and log-determinants of the inverse for columns of latents."""
-        x, log_det = self.bijection.inverse_columns(z, self._conditions(y))
+        x, log_det = self.bijection.inverse_columns(z, self._condition(y))
         return x[: self.dim], log_det
 
     def log_prob_columns(self, x: Columns, y: Array | None = None) -> Float[Array, " n"]:
@@ -170,10 +167,11 @@ class Flow(eqx.Module):
         joint = self.joint_log_prob_columns(padded, given).reshape(-1, len(nodes))
         return jax.nn.logsumexp(joint + log_weights[None], axis=-1)
 
-    def _conditions(self, y: Array | None) -> Array | None:
-        if self.condition_map is None or y is None or y.ndim == 1:
-            return self._condition(y)
-        return jax.vmap(self.condition_map, in_axes=-1, out_axes=-1)(y)
+    def _condition(self, y: Array | None) -> Array | None:
+        """What the couplings read of one y, or of a column each."""
+        if self.condition_map is None or y is None:
+            return None
+        return self.condition_map(y) if y.ndim == 1 else jax.vmap(self.condition_map, -1, -1)(y)
 
     def _base(self, y: Array | None, like: Columns) -> tuple[Columns, Columns]:
         """Mean and scale of columns of latents, in rows that fit all columns or a column each."""
@@ -251,8 +249,7 @@ class Flow(eqx.Module):
             raise ValueError("this flow has no condition, but y was given; leave y out")
         with jax.enable_x64(precision == "double"):
             flow = cast(with_inputs(self, wanted), wanted)
-            if precision == "single":
-                flow = flow.accelerated()
+            flow = flow.accelerated() if precision == "single" else flow
             return _in_chunks(compiled(_run, flow, method), flow, rows, y if y_enters else None)
 
 

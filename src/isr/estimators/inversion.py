@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from isr.estimators.equation_model import Shown
 from isr.estimators.inverse import ConditionalISR, observation_noise
-from isr.estimators.motion_fit import find_series_law
+from isr.estimators.motion_regressor import find_series_law
 from isr.estimators.settings import seed_of
 from isr.inversion.families import REFUTED
 from isr.inversion.find import find_law

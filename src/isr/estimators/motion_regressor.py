@@ -1,12 +1,12 @@
-"""MotionRegressor: the differential equation that measured trajectories follow."""
+"""MotionRegressor: the differential equation that trajectories follow; and the law of motion of an `Inversion`."""
 
 from __future__ import annotations
 
 import html
 import sys
 import warnings
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,12 +16,18 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from isr.inversion.screen import Features, depends, normal_scores
 from isr.motion.find import FoundMotion, find_motion
+from isr.motion.law import MotionLaw
 from isr.motion.library import LADDER, Library
+from isr.motion.noise import Noise
 from isr.motion.record import SavedMotion, of_motion
+from isr.motion.refit import Start
 from isr.motion.series import Series, from_long, read_series
 from isr.storage import Bundle, save
 from isr.tables.extras import need
+from isr.tables.names import did_you_mean
+from isr.tables.tables import Table
 from isr.tables.workers import is_watched
 
 if TYPE_CHECKING:
@@ -29,6 +35,11 @@ if TYPE_CHECKING:
 
 # Trajectories in one figure, at most.
 MOST_SHOWN = 8
+# A first value that is a parameter has this squared correlation with it, at least.
+SAME = 0.9
+NO_NOISE = (
+    "the series hold no noise: say what an observation has, noise=0.1 or by channel, before any posterior"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -110,10 +121,9 @@ class MotionRegressor(BaseEstimator):
         """Return a figure of what was measured, and of the law begun where it follows each trajectory best."""
         series = self._read(times, values, x).take(slice(0, MOST_SHOWN))
         followed = self.law_.followed(series)
-        size = (6.4, 2.2 * len(series.names))
-        figure, axes = need("matplotlib.pyplot").subplots(
-            len(series.names), 1, sharex=True, squeeze=False, figsize=size
-        )
+        n = len(series.names)
+        shape: dict[str, Any] = {"sharex": True, "squeeze": False, "figsize": (6.4, 2.2 * n)}
+        figure, axes = need("matplotlib.pyplot").subplots(n, 1, **shape)
         for c, (ax, channel) in enumerate(zip(axes[:, 0], self.law_.channels, strict=True)):
             for i, seen in enumerate(series.seen[..., c]):
                 t = series.times[i]
@@ -129,13 +139,8 @@ class MotionRegressor(BaseEstimator):
         check_is_fitted(self, "law_")
         names = tuple(c.name for c in self.law_.channels)
         known = {"verdict": self.verdict_, "tests": dict(self.tests_)}
-        return Bundle(
-            SavedMotion(of_motion(self.law_)),
-            self.law_.x_names,
-            names,
-            kind="MotionRegressor",
-            metadata=known,
-        )
+        model = SavedMotion(of_motion(self.law_))
+        return Bundle(model, self.law_.x_names, names, kind="MotionRegressor", metadata=known)
 
     def save(self, path: str | Path) -> None:
         """Write the law to a file; `isr.load` reads it, and its ``predict`` is the one here."""
@@ -166,3 +171,94 @@ def _verdict(found: FoundMotion) -> str:
     if found.passed:
         return f"{what} explains the series; no test refutes it, least p = {p:.2g}{notes}"
     return f"the law of motion found is refuted (p = {p:.1g}, {worst}); no short one was found{notes}"
+
+
+def find_series_law(
+    x: Table, y: Table, symbols: Sequence[str], series: Mapping[str, Sequence[Any]], times: Any, noise: Any,
+    say: Callable[[str], None],
+) -> FoundMotion:  # fmt: skip
+    """Return the law of motion of the channels that columns of y are; see `Inversion` for series, times and noise."""
+    places = {str(name): tuple(_place(column, y) for column in columns) for name, columns in series.items()}
+    grid = _grid(times, places)
+    values = np.stack([y.values[:, columns] for columns in places.values()], axis=2)
+    found = read_series(grid, values, x.values, names=list(places), x_names=list(symbols))
+    said = {name: noise.get(name) if isinstance(noise, Mapping) else noise for name in places}
+    found = replace(found, noises=_noises(said, found))
+    result = find_motion(found, _modes(found.values[:, 0], x.values, list(places)), say=say)
+    columns = [*places.values(), ()]  # a hidden channel has none
+    scales = [float(s) if isinstance(s, int | float) and s > 0 else None for s in [*said.values(), None]]
+    channels = tuple(
+        replace(c, columns=k, scale=c.scale if s is None else s)
+        for c, k, s in zip(result.law.channels, columns, scales, strict=False)
+    )
+    law = replace(result.law, channels=channels, times=tuple(grid), y_names=y.names)
+    tests = {} if result.is_exact else _tests(law, x.values, y.values)
+    notes = () if all(c.scale for c in channels if c.columns) else (NO_NOISE,)
+    return replace(result, law=law, tests={**result.tests, **tests}, notes=(*result.notes, *notes))
+
+
+def _place(column: Any, y: Table) -> int:
+    if isinstance(column, str):
+        if column not in y.names:
+            raise ValueError(
+                f"series names the column {column!r}, which y has not{did_you_mean(column, y.names)}"
+            )
+        return y.names.index(column)
+    if not -y.n_columns <= int(column) < y.n_columns:
+        raise ValueError(f"series names column {column}, but y has {y.n_columns} columns, numbered from 0")
+    return int(column) % y.n_columns
+
+
+def _grid(times: Any, places: Mapping[str, Sequence[int]]) -> np.ndarray:
+    lengths = {name: len(columns) for name, columns in places.items()}
+    if times is None:
+        raise ValueError("series needs times=..., when its columns were measured, a number for each")
+    grid = np.asarray(times, dtype=float)
+    if grid.ndim != 1 or set(lengths.values()) != {len(grid)}:
+        raise ValueError(
+            f"there are {grid.size} times, but the channels have {lengths} columns; give as many of each"
+        )
+    return grid
+
+
+def _noises(said: Mapping[str, Any], found: Series) -> tuple[Noise, ...]:
+    """The noise that is said of each channel; else counted where all values are whole, or as the series says."""
+    whole = (np.nanmin(found.values, axis=(0, 1)) >= 0) & np.all(found.values % 1 == 0, axis=(0, 1))
+    noises = []
+    for (name, noise), counted, likely in zip(said.items(), whole, found.noises, strict=True):
+        if noise is None or (isinstance(noise, str) and noise == "auto"):
+            noises.append(Noise("poisson") if counted else likely)
+        else:
+            noises.append(Noise.read(noise if isinstance(noise, str) else "normal", name))
+    return tuple(noises)
+
+
+def _modes(first: np.ndarray, x: np.ndarray, names: Sequence[str]) -> list[Start]:
+    """Where each channel begins: at a parameter, at one value for all, or nobody knows where."""
+    modes: list[Start] = []
+    features = Features(x)
+    for name, v in zip(names, first.T, strict=True):
+        with np.errstate(all="ignore"):
+            left = np.nanmean((v[:, None] - x) ** 2, axis=0) / max(np.nanvar(v), 1e-300)
+        if left.min() < 1 - SAME:
+            modes.append(int(left.argmin()))
+        elif np.nanstd(v) == 0 or not depends(features, v):
+            modes.append("shared")
+        else:
+            raise ValueError(
+                f"channel {name!r} begins at values that depend on x and are no column of it; give the first values as "
+                "columns of x"
+            )
+    return modes
+
+
+def _tests(law: MotionLaw, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Whether what the law leaves of any column still depends on x, by channel."""
+    features, residuals, found = Features(x), law.scores(x, y, np.random.default_rng(0)), {}
+    place = {m.index: i for i, m in enumerate(law.columns)}
+    for channel in law.channels:
+        if channel.columns:
+            rows = [residuals[place[j]] for j in channel.columns]
+            least = min(features.p_value(normal_scores(r)) for r in rows if np.std(r) > 0)
+            found[f"{channel.name}: residuals depend on x"] = float(min(1.0, len(rows) * least))
+    return found

@@ -5,7 +5,7 @@
 Two parts. ``steps``: the time of a training step for one restart alone and for each of 32 side by side, everything
 compiled. ``fits``: whole fits as a user would call them: `isr.SymbolicFlow` with 32 restarts, and fits with one restart
 each, one after another in the same process, of which a few are timed and 32 reckoned. Fits of one shape share what is
-compiled, so the first of either kind is told apart. On two cores the 32 are shared out (``n_jobs=2``).
+compiled, so the first of either kind is told apart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from harness import Case, Row, available_cores, main, time_calls
+from harness import Case, Row, main, time_calls
 from peers.ours import OurFlow
 from shape import ARM, Shape, arm_rows
 
@@ -71,14 +71,13 @@ def fit_row(*, quick: bool, seed: int) -> Row:
 
     x = DENSITIES["banana"].sample(2000, random_state=seed)
     effort = Effort(500, 0, 0) if quick else Effort(3000, 0, 0)
-    n_timed, n_cores = 2 if quick else 6, available_cores()
+    n_timed = 2 if quick else 6
 
     def fit_seconds(n_restarts: int, number: int) -> tuple[float, float]:
-        n_jobs = n_cores if n_restarts > 1 and n_cores > 1 else None
         model = SymbolicFlow(
             1,
             2,
-            training=Training(effort, n_restarts=n_restarts, penalty=None, n_jobs=n_jobs, verbose=False),
+            training=Training(effort, n_restarts=n_restarts, penalty=None, verbose=False),
             random_state=number,
         )
         wall, cpu = time.perf_counter(), time.process_time()

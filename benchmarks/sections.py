@@ -291,8 +291,7 @@ SECTIONS = (
         "Restarts", ("restarts",),
         "Thirty-two restarts in one program beside one after another, everything compiled. Fits of one shape share "
         "their programs, so that those after the first take a fraction of a second each, and the native library works "
-        "as fast for one member as for many: side by side saves what a fit does around its steps, and small kernels. "
-        "On two cores (wall time) the fit of 32 is shared out, `n_jobs=2`, which does not pay for a flow this small.",
+        "as fast for one member as for many: side by side saves what a fit does around its steps, and small kernels.",
         restarts,
     ),
     Section(

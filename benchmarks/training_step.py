@@ -78,7 +78,7 @@ def step_rows(name: str, options: dict[str, Any], *, quick: bool, seed: int) -> 
 def compile_rows(mixing: str, seed: int) -> Iterator[Row]:
     """Yield what the first call of isr's training program takes in a new process: cache empty, then filled."""
     program = (
-        "import time; from isr.training.workers import keep_compiled_programs; keep_compiled_programs();"
+        "import time; from isr.training.loop import keep_compiled_programs; keep_compiled_programs();"
         "from peers import build; from shape import ARM, arm_rows; x, y = arm_rows(5000);"
         f"flow = build('isr cISR', ARM, x, y, batch_size=100, seed={seed}, steps_a_call=1,"
         f"backward=1.0, mixing={mixing!r});"

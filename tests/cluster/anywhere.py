@@ -5,14 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax
 import joblib
 import numpy as np
 from numpy.testing import assert_array_equal
 
-import isr
 from isr import ocean as geoacoustics
-from isr.estimators.settings import Effort
 from isr.posterior.simulation import simulate
 
 PRIOR = {"a": (-1.0, 1.0), "b": (0.0, 2.0)}
@@ -39,24 +36,3 @@ def check_simulations(folder: Path, **away: Any) -> None:
     assert_array_equal(there.y[:, :2], simulate(PRIOR, np.sin, 205, chunk_size=40).y)
     assert os.getpid() not in there.y[:, 2]
     assert_array_equal(found, pressures("here", n_jobs=1))
-
-
-def check_restarts(n_shares: int, **away: Any) -> None:
-    x = np.random.default_rng(0).normal(size=(200, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
-
-    def fitted():
-        return isr.SymbolicFlow(
-            charts=(),
-            n_layers=1,
-            training=isr.Training(
-                Effort(60, 0, 0), n_restarts=n_shares, n_jobs=n_shares, penalty=None, verbose=True
-            ),
-            random_state=0,
-        ).fit(x)
-
-    here = fitted()
-    with joblib.parallel_config(**away):
-        there = fitted()
-    for a, b in zip(jax.tree.leaves(here.flow_), jax.tree.leaves(there.flow_), strict=True):
-        assert_array_equal(a, b)
-    assert_array_equal(np.concatenate(here.history_.held_out), np.concatenate(there.history_.held_out))

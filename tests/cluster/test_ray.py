@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.anywhere import check_restarts, check_simulations
+from cluster.anywhere import check_simulations
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::Warning")]
 
@@ -22,7 +22,3 @@ def ray():
 
 def test_simulations_are_those_of_a_single_process(ray, tmp_path):
     check_simulations(tmp_path, **RAY)
-
-
-def test_restarts_of_an_estimator_are_those_of_threads(ray):
-    check_restarts(3, **RAY)  # more shares than Ray has workers

@@ -167,7 +167,7 @@ def test_a_folder_under_one_that_anybody_may_change_is_not_used(tmp_path, monkey
 
 KEEP = """
 import jax, warnings
-from isr.training.workers import keep_compiled_programs
+from isr.training.loop import keep_compiled_programs
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     keep_compiled_programs()

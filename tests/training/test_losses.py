@@ -50,18 +50,6 @@ def test_a_term_that_is_due_has_its_own_value_and_gradient_or_none(is_due):
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-12)
 
 
-def test_an_objective_travels_to_another_process():
-    cloudpickle = pytest.importorskip("cloudpickle")  # what joblib's workers use
-    flow = build_flow(jax.random.key(0), 2, architecture=Architecture(n_blocks=1, n_layers=1))
-    weights, restore = flatten(flow)
-    objective = FlowObjective(restore, backward=1.0)
-    weights, x = weights.astype(jnp.float32), np.random.default_rng(0).normal(size=(2, 64))
-    travelled = cloudpickle.loads(cloudpickle.dumps(objective))
-    batch = {"x": jnp.asarray(x, jnp.float32)}
-    there, here = (f(weights, batch, jax.random.key(1), Moment(0, 0.0)) for f in (travelled, objective))
-    assert float(there) == float(here)
-
-
 def test_fits_of_one_structure_share_what_is_compiled():
     def epoch(seed: int, n_layers: int = 1, backward: float = 1.0):
         flow = build_flow(

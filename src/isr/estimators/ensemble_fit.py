@@ -18,7 +18,8 @@ from isr.estimators.rows import Pairs, Rows, finished, network_point, prepare
 from isr.estimators.settings import Plan
 from isr.estimators.status import DivergedError, judged
 from isr.formulas.front import Point, pareto
-from isr.training.workers import joined, keep_compiled_programs
+from isr.training.loop import keep_compiled_programs
+from isr.training.population import joined
 
 N_MEMBERS = 5
 # Shares of the usual decay of weights that the first fold chooses from.

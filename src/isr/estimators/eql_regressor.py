@@ -29,8 +29,8 @@ from isr.formulas.front import choose, pareto
 from isr.formulas.to_formulas import input_symbols, network_expressions, without_idle_guards
 from isr.tables.arrays import LARGEST, refuse_extremes
 from isr.tables.tables import split_rows
+from isr.training.loop import keep_compiled_programs
 from isr.training.population import Population
-from isr.training.workers import keep_compiled_programs
 
 N_REFINED = 5
 # A residual variance below this share of y's is rounding, not misfit; a network is not expected to be that exact.

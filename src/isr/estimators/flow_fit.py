@@ -50,11 +50,10 @@ from isr.estimators.settings import SIZES, Plan, make_schedule
 from isr.estimators.status import WILD, DivergedError, Status, beaten_by_normal, judged, less_sharp
 from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
-from isr.training.loop import Noise
+from isr.training.loop import Noise, keep_compiled_programs
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
 from isr.training.monitor import Monitor
 from isr.training.population import Population
-from isr.training.workers import keep_compiled_programs
 
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.

@@ -23,8 +23,7 @@ from isr.formulas.refit import Fit, RowLoss, Snapped, eliminate, fix_gauge, snap
 from isr.training.loop import Noise
 from isr.training.monitor import Monitor
 from isr.training.penalties import sublibrary_masks
-from isr.training.population import Population, Restarts, Task
-from isr.training.workers import train_shared
+from isr.training.population import Population, Restarts, Task, train
 
 # Formulas with more constants than this are neither short nor cheap to refine.
 MAX_CONSTANTS = 100
@@ -123,8 +122,7 @@ def train_networks(
     restarts = Restarts(weights, *(sublibrary_masks(networks[0], n) if plan.is_sparse else (None, None)))
     task = Task(objective(restore), data, held_out, noise, penalised(networks[0]), about)
     path = None if training.checkpoint is None else Path(training.checkpoint)
-    rest: dict[str, Any] = {"n_jobs": training.n_jobs, "monitor": plan.monitor, "path": path}
-    population = train_shared(task, restarts, plan.schedule, own, **rest)
+    population = train(task, restarts, plan.schedule, own, monitor=plan.monitor, path=path)
     if n < wanted and not population.stopped:
         reason = f"max_time of {training.max_time:g} s left time for {n} of {wanted} restarts"
         population = replace(population, stopped=reason)

@@ -89,7 +89,6 @@ class Training(BaseEstimator):
         selection: Rule that picks from the front: ``"bic"``, ``"accuracy"`` or ``"simple"``.
         ensemble: Whether the model is a mixture of one flow for each of ``n_restarts`` folds (not for ``"l0.5"``).
         snap: Whether constants are set to simple values where the data cannot tell the difference.
-        n_jobs: Workers of joblib among which the starts are shared out; one program for all when None.
         max_time: Seconds after which the best so far is kept.
         checkpoint: File to write progress to and to resume from.
         verbose: Progress on (True), off (False) or on a terminal only (None).
@@ -108,7 +107,6 @@ class Training(BaseEstimator):
     selection: str = "bic"
     ensemble: bool = False
     snap: bool = True
-    n_jobs: int | None = None
     max_time: float | None = None
     checkpoint: str | Path | None = None
     verbose: bool | None = None

@@ -6,8 +6,11 @@ the same batches; the batch is the last axis of the data.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +20,8 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from isr.bijections.parameters import Seed, generator, on_device, sequence_of
+from isr.tables.names import visible
+from isr.tables.whole_files import cache_dir, is_private
 from isr.training.penalties import AbstractPenalty
 
 
@@ -99,7 +104,9 @@ class Phase(NamedTuple):
 
 # Longer gradients are shortened to this length: by hand, because their length also tells whether all is finite.
 CLIP = 1.0
-# Programs of so many kinds of fits are kept: rounds, folds and repeats share theirs.
+# Programs that took so many seconds to compile are kept on disk.
+LEAST_SECONDS = 0.3
+# Programs of so many kinds of fits are kept in memory: rounds, folds and repeats share theirs.
 MOST_KEPT = 16
 # Members evaluated by one call, where their values for all rows do not fill the memory.
 EVALUATED_TOGETHER = 8
@@ -217,3 +224,27 @@ def make_evaluate(objective: Objective) -> Callable:
 def evaluated_together(n_members: int, n_rows: int) -> int:
     """Return how many members of a population are evaluated at once, to the end of its training."""
     return EVALUATED_TOGETHER if n_members > 1 and n_rows <= MOST_ROWS_TOGETHER else 1
+
+
+def keep_compiled_programs() -> None:
+    """Turn JAX's persistent compilation cache on, unless there is no folder for it or the user has set one.
+
+    What lies there is run, so a user's own folder must be as private as ours, or it is not used (one that is made later
+    or lies elsewhere is JAX's); and what others left in ours is removed.
+    """
+    given, folder = getattr(jax.config, "jax_compilation_cache_dir", None), cache_dir()
+    if given is not None and Path(given).is_dir() and not is_private(Path(given)):
+        jax.config.update("jax_compilation_cache_dir", None)
+        warnings.warn(
+            f"JAX's cache of compiled programs, {visible(given)}, belongs to somebody else or others may write to it; "
+            "it is not used, since what lies there is run. Make it private (chmod 700), or leave it to isr",
+            stacklevel=2,
+        )
+    if given is not None or folder is None:
+        return
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if not is_private(path):
+                path.unlink()
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)

@@ -55,6 +55,7 @@ def wildness(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Float[
     return jnp.mean(jnp.sum(jnp.log1p(jnp.maximum(jnp.abs(x) - WILD, 0.0) ** 2), axis=0))
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def term_if_due(
     term: Callable[..., Float[Array, ""]],
     is_due: Bool[Array, ""] | bool,
@@ -67,12 +68,6 @@ def term_if_due(
     Value and gradient are computed inside one `jax.lax.cond`; JAX itself would make two, and hand every intermediate
     result from one to the other.
     """
-    # A plain function, because an objective travels to workers with all that it names, and a custom_vjp cannot.
-    return _term_if_due(term, is_due, weights, y, key)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _term_if_due(term, is_due, weights, y, key):
     return jax.lax.cond(is_due, lambda: term(weights, y, key), lambda: jnp.zeros((), weights.dtype))
 
 
@@ -81,7 +76,7 @@ def _value_and_gradient(term, is_due, weights, y, key):
     return jax.lax.cond(is_due, lambda: jax.value_and_grad(term)(weights, y, key), lambda: nothing)
 
 
-_term_if_due.defvjp(_value_and_gradient, lambda term, gradient, outer: (None, outer * gradient, None, None))
+term_if_due.defvjp(_value_and_gradient, lambda term, gradient, outer: (None, outer * gradient, None, None))
 
 
 def widened(noise: Noise, rate: Float[Array, ""] | float) -> Float[Array, "width 1"]:

@@ -43,23 +43,9 @@ class Monitor:
         """Return whether this share of ``max_time`` is over."""
         return self.max_time is not None and self.seconds > share * self.max_time
 
-    def silent(self) -> Monitor:
-        """Return a monitor that stops when this one does, and shows nothing."""
-        return _Part(self, shows=False)
-
     def until(self, share: float) -> Monitor:
         """Return a monitor of a first part of the run, which ends at this share of ``max_time``."""
         return self if self.max_time is None else _Part(self, share)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process or machine: how much time has gone by, and no progress line."""
-        return self.__dict__ | {
-            "_progress": None, "_task": None, "_begun": self.seconds, "_sent": time.time(),
-        }  # fmt: skip
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        since = max(0.0, time.time() - state.pop("_sent"))  # waiting for a free worker counts
-        self.__dict__ |= state | {"_begun": time.monotonic() - state["_begun"] - since}
 
     def begin(self, phase: str, total: int) -> None:
         """Tell that a phase of ``total`` epochs begins."""
@@ -85,11 +71,11 @@ class Monitor:
 
 
 class _Part(Monitor):
-    """Stops when another monitor does, or at a share of its time; shows its progress there, or nothing."""
+    """Stops when another monitor does, or at a share of its time, and shows its progress there."""
 
-    def __init__(self, other: Monitor, share: float = 1.0, *, shows: bool = True) -> None:
+    def __init__(self, other: Monitor, share: float) -> None:
         super().__init__(verbose=False)
-        self._other, self._share, self._shows = other, share, shows
+        self._other, self._share = other, share
 
     def should_stop(self) -> bool:
         if self._other.should_stop():
@@ -102,12 +88,10 @@ class _Part(Monitor):
         return self._other.has_used(share)
 
     def begin(self, phase: str, total: int) -> None:
-        if self._shows:
-            self._other.begin(phase, total)
+        self._other.begin(phase, total)
 
     def advance(self, note: str = "") -> None:
-        if self._shows:
-            self._other.advance(note)
+        self._other.advance(note)
 
 
 @contextmanager

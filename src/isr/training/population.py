@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 import jax
@@ -66,11 +67,6 @@ class Restarts:
     masks: np.ndarray | None = None  # 1 where a restart may use a weight; everywhere when left out
     groups: np.ndarray | None = None  # sub-libraries, of which the best go on; all are one when left out
 
-    def every(self, n: int, *, first: int) -> Restarts:
-        """Return every ``n``-th restart, from ``first`` on."""
-        fields = (self.weights, self.masks, self.groups)
-        return Restarts(*(None if values is None else values[first::n] for values in fields))
-
 
 @dataclass(frozen=True)
 class Schedule:
@@ -110,6 +106,19 @@ class Population:
     history: History
     stopped: str | None = None  # why the run ended early, if it did
     still_falls: bool = False  # whether steps ran out while the held-out loss fell, in a phase with patience
+
+
+def joined(parts: list[Population]) -> Population:
+    """Return the members of several populations as one, the best first."""
+    order = np.argsort(np.concatenate([part.held_out for part in parts]), kind="stable")
+    names = ("weights", "held_out", "skipped")
+    together = (np.concatenate([getattr(part, name) for part in parts])[order] for name in names)
+    history, curves = History(), (part.history for part in parts)
+    for epochs in zip_longest(*(zip(h.phases, h.train, h.held_out, strict=True) for h in curves)):
+        phases, train, held_out = zip(*(epoch for epoch in epochs if epoch is not None), strict=True)
+        history.add(phases[0], np.concatenate(train), np.concatenate(held_out))
+    stopped = next((part.stopped for part in parts if part.stopped), None)
+    return Population(*together, history, stopped, any(part.still_falls for part in parts))
 
 
 def train(

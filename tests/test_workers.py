@@ -11,7 +11,7 @@ from joblib.parallel import ThreadingBackend
 from numpy.testing import assert_array_equal
 
 from isr.posterior.simulation import simulate
-from isr.tables.workers import BLOCK, all_together, as_they_end, is_watched
+from isr.tables.workers import BLOCK, as_they_end, is_watched
 
 
 class Plain(ThreadingBackend):
@@ -45,7 +45,6 @@ def squares(n, begun=None):
 def test_every_call_is_made_once_whatever_the_backend(backend, n_jobs):
     with joblib.parallel_config(backend):
         assert sorted(as_they_end(squares(23), n_jobs=n_jobs)) == [n**2 for n in range(23)]
-        assert all_together(squares(23), n_jobs=7, prefer="threads") == [n**2 for n in range(23)]
         assert list(as_they_end(squares(0), n_jobs=n_jobs)) == []
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import isr
-from isr.estimators.formula_regressor import names_of
+from isr.estimators.equation_model import names_of
 from isr.estimators.settings import Effort
 from isr.problems.laws import FUNCTIONS
 

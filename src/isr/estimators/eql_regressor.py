@@ -19,7 +19,7 @@ from isr.bijections.networks import EQL, build_eql
 from isr.bijections.parameters import flatten, n_constants
 from isr.equations import extract
 from isr.estimators import pipeline
-from isr.estimators.formula_regressor import FormulaRegressor, Rows
+from isr.estimators.equation_model import FormulaRegressor, Samples
 from isr.estimators.pipeline import MAX_CONSTANTS, Arrays, Criterion, Fitted
 from isr.estimators.rows import n_held_out
 from isr.estimators.settings import Effort, Plan, Training, explains_wrong_options
@@ -114,7 +114,7 @@ class EQLRegressor(FormulaRegressor):
         return super()._metadata(equations=[str(e) for e in self.expressions_], **more)
 
 
-def fit_regression(samples: Rows, library: Library, n_layers: int, plan: Plan) -> Fitted:
+def fit_regression(samples: Samples, library: Library, n_layers: int, plan: Plan) -> Fitted:
     """Fit formulas for every column of y to rows of x, by least squares: train, prune, refine, choose, polish."""
     keep_compiled_programs()
     with jax.enable_x64(True):
@@ -135,7 +135,7 @@ def fit_regression(samples: Rows, library: Library, n_layers: int, plan: Plan) -
         return Fitted(front, chosen, polished.errors, polished.labels, population, len(split.train))
 
 
-def _arrays(rows: Rows, every: Rows, width: np.ndarray) -> Arrays:
+def _arrays(rows: Samples, every: Samples, width: np.ndarray) -> Arrays:
     """Rows, batch last; errors of y count in its own spread."""
     arrays = {"x": rows.x.T, "y": rows.y.T, "scale": np.broadcast_to(width[:, None], rows.y.T.shape)}
     if rows.weight is not None and every.weight is not None:

@@ -26,6 +26,7 @@ from isr.estimators.normal_law import (
     defended,
     is_beaten,
     is_tame,
+    mixed,
     normal_law,
     normal_steps,
     not_beaten,
@@ -53,7 +54,7 @@ from isr.formulas.refit import flow_row_loss
 from isr.training.loop import Noise, keep_compiled_programs
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
 from isr.training.monitor import Monitor
-from isr.training.population import Population
+from isr.training.population import Population, joined
 
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.
@@ -64,6 +65,12 @@ N_REFINED = 3
 N_CLOSED, SHORTER = 3, 10
 # Nats per row by which a closed form may be worse than the best to be refitted too.
 WORSE = 0.05
+# Flows of an ensemble.
+N_MEMBERS = 5
+# Shares of the usual decay of weights that the first fold chooses from.
+DECAYS = (1.0, 0.3, 0.1)
+# Rows that tell whether the mixture is calibrated.
+N_JUDGED = 5000
 
 
 @dataclass(frozen=True)
@@ -299,4 +306,58 @@ def _criterion(rows: Rows, monitor: Monitor) -> Criterion:
         flow_row_loss, train, rows.raw(rows.held_out),
         complexity=lambda flow: complexity_of(flow, rows), tidy=tidy, acceptable=lambda flow: is_tame(flow, rows),
         should_stop=monitor.should_stop,
+    )  # fmt: skip
+
+
+def fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
+    """Fit a flow to each of several folds, `Training.n_restarts` of them, and mix them with a little of the normal law.
+
+    Every row is held out of one fold, so that none is wasted and each tells how good a flow is that has not seen it.
+    The normal law is wide where data lie: with it no row is absurd, and it takes over where it describes rows better.
+    """
+    if task.joint:
+        raise ValueError(
+            "an ensemble mixes densities: it is for ConditionalISR and SymbolicFlow, not for ISR"
+        )
+    if plan.is_sparse and task.architecture.subnet == "eql":
+        raise ValueError(
+            "members of an ensemble keep every weight; write isr.Training(ensemble=True, penalty=None)"
+        )
+    keep_compiled_programs()
+    with jax.enable_x64(True):
+        return _fit_ensemble(task, plan)
+
+
+def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
+    n, pairs, plans = plan.training.n_restarts or N_MEMBERS, task.pairs, []
+    for share in DECAYS:
+        phases = tuple(phase._replace(decay=share * phase.decay) for phase in plan.schedule.phases)
+        training = replace(plan.training, n_restarts=1, checkpoint=None)
+        plans.append(replace(plan, training=training, schedule=replace(plan.schedule, phases=phases)))
+    members, normals, wide, populations, n_train = [], [], [], [], 0
+    for k in range(n):
+        if members and plan.monitor.should_stop():
+            break
+        rows = prepare(pairs, seed=plan.seed, fold=(k, n))
+        time_left = plan.monitor.until((k + 1) / n)
+        tried = [(train_networks_of(rows, task, replace(p, monitor=time_left), first=k), p) for p in plans]
+        (networks, population), best = min(tried, key=lambda found: np.min(found[0][1].held_out))
+        plans = [best]  # the first fold tells how fast weights decay
+        populations.append(population)
+        if networks:
+            n_train = len(rows.train)
+            members.append(finished(network_point(networks[0], rows, np.float32), rows, is_network=False))
+            normals.append(finished(network_point(normal_law(rows), rows), rows, is_network=False))
+            if rows.n_observed:
+                wide.append(finished(network_point(wide_law(rows), rows), rows, is_network=False))
+    if not members or not any(np.isfinite(p.held_out_nats) for p in members):
+        raise DivergedError
+    *simpler, mixture = mixed(members, normals, wide)
+    front = [*pareto([point for point in simpler if point.held_out_nats > mixture.held_out_nats]), mixture]
+    settled = Polished.as_it_is(mixture)
+    x, y = pairs.x[:N_JUDGED], None if pairs.y is None else pairs.y[:N_JUDGED]
+    noisy = None if y is None else y + pairs.noise * np.random.default_rng(0).normal(size=y.shape)
+    return Fitted(
+        front, len(front) - 1, settled.errors, settled.labels, joined(populations), n_train,
+        task.architecture.charts, judged=judged(mixture.model, x, noisy),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Precision
-from isr.estimators.ensemble_fit import N_MEMBERS
+from isr.estimators.flow_fit import N_MEMBERS
 from isr.estimators.settings import (
     SIZES,
     Condenser,

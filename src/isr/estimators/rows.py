@@ -210,10 +210,11 @@ def with_steps(flow: Flow, steps: Sequence[AbstractBijection]) -> Flow:
     return replace(flow, bijection=Chain(tuple(steps)))
 
 
-def finished(point: Point, rows: Rows) -> Point:
-    """Return a point whose model maps x itself, its losses in nats of that."""
+def finished(point: Point, rows: Rows, **changes: Any) -> Point:
+    """Return a point, changed as told, whose model maps x itself, its losses in nats of that."""
     return replace(
         point,
+        **changes,
         model=_in_bounds(point.model, rows),
         train_nats=point.train_nats - float(np.mean(rows.train.log_det)),
         held_out_nats=point.held_out_nats - float(np.mean(rows.held_out.log_det)),

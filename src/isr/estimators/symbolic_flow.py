@@ -20,9 +20,8 @@ from isr.bijections.charts import Polar, Spiral
 from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.primitives import PAPER_LIBRARY
-from isr.estimators.ensemble_fit import fit_ensemble
 from isr.estimators.equation_model import EquationModel
-from isr.estimators.flow_fit import FlowTask, fit_flow
+from isr.estimators.flow_fit import FlowTask, fit_ensemble, fit_flow
 from isr.estimators.rows import Pairs, n_held_out
 from isr.estimators.settings import Effort, Training, explains_wrong_options, seed_of
 from isr.estimators.status import Status, overfitting

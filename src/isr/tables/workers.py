@@ -37,12 +37,6 @@ def as_they_end(
             yield from block_by_block(block)
 
 
-def all_together(calls: Iterable[Any], *, n_jobs: int, prefer: str | None = None) -> list[Any]:
-    """Return what each call gives, in their order; the arguments are those of `as_they_end`."""
-    workers: Any = joblib.Parallel(n_jobs=_workers(n_jobs, prefer)[0], prefer=prefer)
-    return workers(calls)
-
-
 def _workers(n_jobs: int | None, prefer: str | None) -> tuple[Any, bool]:
     """How many workers to ask for, and whether they give results back one by one."""
     backend, _ = get_active_backend(prefer=prefer)

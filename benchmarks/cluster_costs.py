@@ -30,7 +30,7 @@ from isr import ocean as geoacoustics
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.parameters import flatten, jax_keys
 from isr.problems import kinematics
-from isr.training.loop import Orders, make_epoch, start
+from isr.training.loop import batches, make_epoch, start
 from isr.training.losses import FlowObjective
 from isr.training.penalties import SmoothHalfNorm
 
@@ -104,13 +104,13 @@ def training_step(n_members: int, n_steps: int) -> dict[str, Any]:
     }
     objective = FlowObjective(restore, backward=1.0)
     epoch = make_epoch(objective, SmoothHalfNorm())
-    orders = Orders(n_rows=n_rows, batch_size=100, n_steps=n_steps)
+    order = batches(1, n_rows=n_rows, batch_size=100, n_steps=n_steps)
     ones, keys = jnp.ones_like(weights), jax_keys(1, n_steps, n_members)
 
     def run() -> None:
         found = epoch(
             start(weights), data, jnp.full(n_steps, 1e-4), jnp.zeros(n_members), ones, ones[0], keys,
-            orders.rows(1, 0),
+            order,
         )  # fmt: skip
         jax.block_until_ready(found)
 

@@ -12,7 +12,7 @@ from isr.bijections.build import Architecture, build_flow
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.parameters import child, flatten, jax_keys
 from isr.bijections.primitives import PAPER_LIBRARY
-from isr.training.loop import Orders, make_epoch, start
+from isr.training.loop import batches, make_epoch, start
 from isr.training.losses import FlowObjective
 from isr.training.penalties import SmoothHalfNorm
 from shape import Shape
@@ -65,7 +65,7 @@ class OurFlow:
         self.state = start(jnp.asarray(spread * np.asarray(weights), jnp.float32))
         self.data = {"x": jnp.asarray(x.T, jnp.float32), "y": jnp.asarray(y.T, jnp.float32)}
         self.epoch = make_epoch(FlowObjective(self.restore, backward), SmoothHalfNorm())
-        self.orders = Orders(n_rows=len(x), batch_size=batch_size, n_steps=steps_a_call)
+        self.shape = {"n_rows": len(x), "batch_size": batch_size, "n_steps": steps_a_call}
         self.strengths = jnp.zeros(n_members, jnp.float32)
         self.masks = jnp.ones((n_members, len(weights)), jnp.float32)
         self.n_calls, self.seed = 0, seed
@@ -73,9 +73,8 @@ class OurFlow:
     def arguments(self, rate: float = RATE) -> tuple:
         """Return what the next call of the compiled epoch takes."""
         rates = np.full(self.steps_a_call, rate, np.float32)
-        n_parts = self.orders.n_parts
         keys = jax_keys(child(self.seed, 0, self.n_calls), self.steps_a_call, len(self.masks))
-        rows = self.orders.rows(child(self.seed, 1, self.n_calls // n_parts), self.n_calls % n_parts)
+        rows = batches(child(self.seed, 1, self.n_calls), **self.shape)
         return self.state, self.data, rates, self.strengths, self.masks, self.masks[0], keys, rows
 
     def train(self, n_steps: int, rate: float = RATE) -> None:

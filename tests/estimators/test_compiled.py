@@ -13,8 +13,8 @@ from isr.estimators.settings import Effort
 # Many are trained for a moment only.
 pytestmark = pytest.mark.filterwarnings("ignore:a normal law, linear in what is given")
 
-# Programs of a model, an epoch of training, a member's loss: kept in bounded number (`isr.bijections.programs`).
-OWN = {"run", "epoch", "member"}
+# Programs of a model, an epoch of training, the members' losses: kept in bounded number (`isr.bijections.programs`).
+OWN = {"run", "epoch", "evaluate"}
 
 
 @pytest.fixture

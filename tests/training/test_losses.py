@@ -8,7 +8,7 @@ import pytest
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.parameters import flatten
 from isr.training.loop import Moment, Noise, make_epoch
-from isr.training.losses import WIDE, FlowObjective, term_if_due, widened
+from isr.training.losses import WIDE, FlowObjective, widened
 from isr.training.penalties import SmoothHalfNorm
 
 JITTER = np.array([0.01, 0.3])
@@ -36,18 +36,6 @@ def test_noise_is_widened_only_in_training(form):
     plain = loss(0.0, np.inf)
     assert loss(0.0, 1e-3) == plain
     assert loss(1e-3, 1e-3) != plain
-
-
-@pytest.mark.parametrize("is_due", [True, False])
-def test_a_term_that_is_due_has_its_own_value_and_gradient_or_none(is_due):
-    def term(weights, y, key):
-        return jnp.sum(weights**3) * jnp.sum(y) + jax.random.normal(key)
-
-    weights, y, key = jnp.array([1.0, -2.0]), jnp.ones((2, 3)), jax.random.key(0)
-    value, gradient = jax.jit(jax.value_and_grad(lambda w: 2 * term_if_due(term, is_due, w, y, key)))(weights)
-    expected = jax.value_and_grad(lambda w: 2 * term(w, y, key))(weights) if is_due else (0.0, jnp.zeros(2))
-    np.testing.assert_allclose(value, expected[0], rtol=1e-12)
-    np.testing.assert_allclose(gradient, expected[1], rtol=1e-12)
 
 
 def test_fits_of_one_structure_share_what_is_compiled():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,39 +19,19 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from isr.bijections.parameters import Seed, generator, on_device, sequence_of
+from isr.bijections.parameters import Seed, generator, on_device
 from isr.tables.names import visible
 from isr.tables.whole_files import cache_dir, is_private
 from isr.training.penalties import AbstractPenalty
 
 
-class Orders:
-    """Rows of the batches of each epoch: several passes over few rows, or a part of a pass over many.
-
-    Every pass has a new order. That of the last one is kept: the parts of a pass share it.
-    """
-
-    def __init__(self, *, n_rows: int, batch_size: int, n_steps: int) -> None:
-        self.n_rows, self.n_steps = n_rows, n_steps
-        self.size = min(batch_size, n_rows)
-        self.steps_of_pass = max(1, n_rows // batch_size)
-        self.n_parts = max(1, self.steps_of_pass // n_steps)
-        self._kept = ((), np.empty(0, np.int32))
-
-    def rows(self, seed: Seed, part: int) -> Int[np.ndarray, "steps size"]:
-        """Return the rows of each batch in part number ``part`` of the passes that ``seed`` gives."""
-        root = sequence_of(seed)
-        mark = (root.entropy, root.spawn_key)
-        if self._kept[0] != mark:
-            self._kept = (mark, self._passes(root))
-        n = self.n_steps * self.size
-        return self._kept[1][part * n : (part + 1) * n].reshape(self.n_steps, self.size)
-
-    def _passes(self, seed: Seed) -> Int[np.ndarray, " n"]:
-        rng, rows = generator(seed), np.arange(self.n_rows, dtype=np.int32)
-        n_passes = max(1, self.n_steps // self.steps_of_pass)
-        used = self.steps_of_pass * self.size
-        return np.concatenate([rng.permutation(rows)[:used] for _ in range(n_passes)])
+def batches(seed: Seed, *, n_rows: int, batch_size: int, n_steps: int) -> Int[np.ndarray, "steps size"]:
+    """Return the rows of an epoch's batches: several passes over few rows, each in a new order, or a part of one."""
+    size, rng, rows = min(batch_size, n_rows), generator(seed), np.arange(n_rows, dtype=np.int32)
+    steps_of_pass = max(1, n_rows // batch_size)
+    n_passes = max(1, n_steps // steps_of_pass)
+    passes = [rng.permutation(rows)[: steps_of_pass * size] for _ in range(n_passes)]
+    return np.concatenate(passes)[: n_steps * size].reshape(n_steps, size)
 
 
 Data = dict[str, Float[Array, "width n"]]
@@ -108,9 +88,8 @@ CLIP = 1.0
 LEAST_SECONDS = 0.3
 # Programs of so many kinds of fits are kept in memory: rounds, folds and repeats share theirs.
 MOST_KEPT = 16
-# Members evaluated by one call, where their values for all rows do not fill the memory.
+# Members evaluated at once: their values for all rows must not fill the memory.
 EVALUATED_TOGETHER = 8
-MOST_ROWS_TOGETHER = 20_000
 # The learning rate is no part of it: rates come in with every epoch, so that all phases share one compiled program.
 ADAM = optax.scale_by_adam()
 
@@ -164,7 +143,7 @@ def make_epoch(
 
     members = jax.vmap(step_of_member, in_axes=(0, 0, 0, 0, 0, None, None, None, 0, None))
 
-    @partial(jax.jit, compiler_options=one_kernel_after_the_other())
+    @jax.jit
     def epoch(
         state: State, data: Data, rates, strengths, masks, penalised, keys, order, noise=None, decay=0.0
     ):
@@ -181,49 +160,18 @@ def make_epoch(
     return epoch
 
 
-@cache
-def one_kernel_after_the_other() -> dict[str, str]:
-    """Return the compiler's options that keep small kernels in order.
-
-    On a processor XLA would run independent kernels of a step side by side. They take microseconds, handing them to
-    threads takes as long, and a step is slower for nearly twice the processor time. Empty on other devices, and where
-    the compiler does not know the option.
-    """
-    if jax.default_backend() != "cpu":
-        return {}
-    options = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
-    try:
-        jax.jit(jnp.negative, compiler_options=options).lower(0.0).compile()
-    except jax.errors.JaxRuntimeError:
-        return {}
-    return options
-
-
 @lru_cache(maxsize=MOST_KEPT)
-def make_evaluate(objective: Objective) -> Callable:
-    """Return the function giving each member's mean loss over all of ``data``, without penalty.
+def make_evaluate(objective: Objective) -> Callable[..., Float[Array, " members"]]:
+    """Return the compiled function that gives each member's mean loss over all of ``data``, without penalty."""
 
-    Members are taken in groups of ``size``, the last one filled up, so that populations of any size share a program.
-    """
+    @jax.jit
+    def evaluate(raw, masks, data: Data, key, noise=None):
+        def loss_of(weights):
+            return objective(weights, data, key, Moment(0, 0.0, noise))
 
-    def member(raw: Float[Array, " n"], mask, data: Data, key, noise):
-        return objective(raw * mask, data, key, Moment(0, 0.0, noise))
-
-    several = jax.jit(jax.vmap(member, in_axes=(0, 0, None, None, None)))
-
-    def evaluate(
-        raw: Float[np.ndarray, "members n"], masks: np.ndarray, data: Data, key, noise=None, *, size: int = 1
-    ) -> np.ndarray:
-        filled = np.minimum(np.arange(-(-len(raw) // size) * size), len(raw) - 1).reshape(-1, size)
-        losses = [several(raw[group], masks[group], data, key, noise) for group in filled]
-        return np.concatenate(losses).astype(float)[: len(raw)]
+        return jax.lax.map(loss_of, raw * masks, batch_size=EVALUATED_TOGETHER)
 
     return evaluate
-
-
-def evaluated_together(n_members: int, n_rows: int) -> int:
-    """Return how many members of a population are evaluated at once, to the end of its training."""
-    return EVALUATED_TOGETHER if n_members > 1 and n_rows <= MOST_ROWS_TOGETHER else 1
 
 
 def keep_compiled_programs() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import Restore
@@ -55,30 +53,6 @@ def wildness(flow: Flow, y: Columns | None, n: int, key: PRNGKeyArray) -> Float[
     return jnp.mean(jnp.sum(jnp.log1p(jnp.maximum(jnp.abs(x) - WILD, 0.0) ** 2), axis=0))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def term_if_due(
-    term: Callable[..., Float[Array, ""]],
-    is_due: Bool[Array, ""] | bool,
-    weights: Float[Array, " n"],
-    y: Columns | None,
-    key: PRNGKeyArray,
-) -> Float[Array, ""]:
-    """Return ``term(weights, y, key)`` if it is due, else 0; it has a gradient by ``weights`` alone.
-
-    Value and gradient are computed inside one `jax.lax.cond`; JAX itself would make two, and hand every intermediate
-    result from one to the other.
-    """
-    return jax.lax.cond(is_due, lambda: term(weights, y, key), lambda: jnp.zeros((), weights.dtype))
-
-
-def _value_and_gradient(term, is_due, weights, y, key):
-    nothing = (jnp.zeros((), weights.dtype), jnp.zeros_like(weights))
-    return jax.lax.cond(is_due, lambda: jax.value_and_grad(term)(weights, y, key), lambda: nothing)
-
-
-term_if_due.defvjp(_value_and_gradient, lambda term, gradient, outer: (None, outer * gradient, None, None))
-
-
 def widened(noise: Noise, rate: Float[Array, ""] | float) -> Float[Array, "width 1"]:
     """Return the noise of each y as a column: its own, and on top `WIDE` at the highest rate, less at a lower one."""
     spread = jnp.asarray(noise.spread, jnp.float32)
@@ -113,12 +87,11 @@ class FlowObjective:
                 )
             value = -jnp.mean(log_prob)
         if self.backward:
-            n = max(1, x.shape[-1] // 2)
-            is_due = moment.number % BACKWARD_EVERY == 0
-            term = term_if_due(
-                lambda w, y, key: wildness(self._flow(w), y, n, key), is_due, weights, y, k_back
+            value = value + self.backward * jax.lax.cond(
+                moment.number % BACKWARD_EVERY == 0,
+                lambda: wildness(flow, y, max(1, x.shape[-1] // 2), k_back),
+                lambda: jnp.zeros((), value.dtype),
             )
-            value = value + self.backward * term
         return value
 
     def _flow(self, weights: Float[Array, " n"]) -> Flow:

@@ -25,9 +25,8 @@ from isr.training.loop import (
     Data,
     Noise,
     Objective,
-    Orders,
     Phase,
-    evaluated_together,
+    batches,
     make_epoch,
     make_evaluate,
     rates,
@@ -148,7 +147,7 @@ class _Run:
         path: Path | None,
     ) -> None:  # fmt: skip
         rows, (n_members, n) = task.data, restarts.weights.shape
-        n_rows, n_held_out = (next(iter(arrays.values())).shape[-1] for arrays in (rows, task.held_out))
+        n_rows = next(iter(rows.values())).shape[-1]
         self.schedule, self.seed, self.monitor = schedule, seed, monitor
         self.path, self.history, self.written = path, History(), time.monotonic()
         self.n_steps = schedule.steps_of_epoch(n_rows)
@@ -159,8 +158,7 @@ class _Run:
         self.epoch = make_epoch(task.objective, schedule.penalty)
         self.evaluate = make_evaluate(task.objective)
         self.judging_key = jax_keys(child(self.seed, JUDGING))
-        self.together = evaluated_together(n_members, n_held_out)
-        self.orders = Orders(n_rows=n_rows, batch_size=schedule.batch_size, n_steps=self.n_steps)
+        self.shape = {"n_rows": n_rows, "batch_size": schedule.batch_size, "n_steps": self.n_steps}
         first = np.asarray(restarts.weights, np.float32)
         masks = np.asarray(np.ones((n_members, n)) if restarts.masks is None else restarts.masks, np.float32)
         self.progress = Progress(0, 0, np.zeros(n_members, np.float32), masks, start(first), first, first)
@@ -207,9 +205,9 @@ class _Run:
 
     def _train_epoch(self, phase: Phase, rates_of_steps: np.ndarray) -> None:
         index, number, strengths, masks, state, best, average = self.progress
-        seed, n_parts = child(self.seed, PHASES + index), self.orders.n_parts
+        seed = child(self.seed, PHASES + index)
         keys = jax_keys(child(seed, number, STEP_KEYS), self.n_steps, len(masks))
-        order = self.orders.rows(child(seed, number // n_parts, ROW_ORDER), number % n_parts)
+        order = batches(child(seed, number, ROW_ORDER), **self.shape)
         state, loss = self.epoch(
             state, self.data, rates_of_steps, strengths, masks, self.penalised, keys, order, self.noise,
             np.float32(phase.decay),
@@ -275,8 +273,7 @@ class _Run:
 
     def _held_out(self, weights: jax.Array | np.ndarray, masks: np.ndarray) -> np.ndarray:
         """Return the held-out loss of each member, infinite where it is not a number."""
-        raw = np.asarray(weights)
-        found = self.evaluate(raw, masks, self.held_out, self.judging_key, self.noise, size=self.together)
+        found = np.asarray(self.evaluate(weights, masks, self.held_out, self.judging_key, self.noise), float)
         return np.where(np.isnan(found), np.inf, found)
 
 

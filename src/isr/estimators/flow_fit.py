@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -19,8 +18,7 @@ import numpy as np
 from isr.bijections.bijection import Chain
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.flow import Flow
-from isr.bijections.parameters import Restore, cast
-from isr.bijections.programs import compiled
+from isr.bijections.parameters import cast
 from isr.estimators import pipeline
 from isr.estimators.normal_law import (
     defended,
@@ -230,56 +228,42 @@ def train_networks_of(
 ) -> tuple[list[Flow], Population]:
     """Return the networks that differ in the constants in use or nearly all of their values, and all of them.
 
-    Restarts are counted from ``first``, so that those of several calls differ.
+    Restarts are counted from ``first``, so that those of several calls differ. A dense flow begins as the normal law.
     """
-    population, restore = _population(rows, task, plan, first)
-    distinct: dict[Any, np.ndarray] = {}
-    for w in population.weights[np.isfinite(population.held_out)]:
-        distinct.setdefault((tuple(np.flatnonzero(w)), tuple(np.round(w[w != 0], 1))), w)
-    return [_settled(restore(w.astype(np.float32)), rows) for w in distinct.values()], population
-
-
-def _population(rows: Rows, task: FlowTask, plan: Plan, number: int) -> tuple[Population, Restore[Flow]]:
-    shape = task.architecture
+    shape, backward = task.architecture, float(plan.training.backward or 0)
     y: dict[str, Any] = {"condition_dim": rows.n_observed}
     if task.joint:
         y = {"noise": (1.0,) * rows.n_observed}
     peaks = (phase.peak for phase in plan.schedule.phases if phase.n_epochs)
     noise = Noise(np.array(rows.jitter), max(peaks, default=np.inf)) if any(rows.jitter) else None
-    fresh, backward = rows.fresh(rows.train), float(plan.training.backward or 0)
     is_sparse = plan.is_sparse and shape.subnet == "eql"
-    first = () if is_sparse or task.joint or shape.charts or shape.n_features else normal_steps(rows)
-    train, held_out = fresh, rows.fresh(rows.held_out)
-    if plan.training.ensemble and first and not rows.n_padding:
+    law = () if is_sparse or task.joint or shape.charts or shape.n_features else normal_steps(rows)
+    train, held_out = rows.fresh(rows.train), rows.fresh(rows.held_out)
+    some = train["x"].T
+    if plan.training.ensemble and law and not rows.n_padding:
         train, held_out = with_normal(rows, train, rows.train), with_normal(rows, held_out, rows.held_out)
 
     def build(key: Any) -> Flow:
-        flow = build_flow(key, rows.dim, architecture=shape, rows=fresh["x"].T, **y)
-        return with_steps(flow, (*first, *flow.steps))
+        flow = build_flow(key, rows.dim, architecture=shape, rows=some, **y)
+        return with_steps(flow, (*law, *flow.steps))
 
-    return pipeline.train_networks(
-        plan,
-        build,
-        lambda restore: FlowObjective(restore, backward),
-        train,
-        held_out,
-        noise=noise,
-        first=number,
-        penalised=partial(_penalised, n_first=len(first)),
-        about=repr((shape, task.joint, backward, rows.jitter)),
-    )
+    def penalised(flow: Flow) -> np.ndarray:
+        """1 for the weights of subnetworks and 0 for those of charts, mixing and the normal law."""
+        counts = [step.is_penalised and i >= len(law) for i, step in enumerate(flow.steps)]
+        counted = [np.zeros(0)]
+        for part, is_counted in [*zip(flow.steps, counts, strict=True), (flow.condition_map, True)]:
+            leaves = jax.tree.leaves(eqx.filter(part, eqx.is_inexact_array))
+            counted += [np.full(leaf.size, float(is_counted)) for leaf in leaves]
+        return np.concatenate(counted)
 
-
-def _penalised(flow: Flow, n_first: int) -> np.ndarray:
-    """Return 1 for the weights of subnetworks and 0 for those of charts, mixing and the ``n_first`` steps."""
-    counts = [step.is_penalised and i >= n_first for i, step in enumerate(flow.steps)]
-    parts = [*zip(flow.steps, counts, strict=True), (flow.condition_map, True)]
-    counted = [
-        np.full(leaf.size, float(counts))
-        for part, counts in parts
-        for leaf in jax.tree.leaves(eqx.filter(part, eqx.is_inexact_array))
-    ]
-    return np.concatenate([np.zeros(0), *counted])
+    population, restore = pipeline.train_networks(
+        plan, build, lambda restore: FlowObjective(restore, backward), train, held_out, noise=noise, first=first,
+        penalised=penalised, about=repr((shape, task.joint, backward, rows.jitter)),
+    )  # fmt: skip
+    distinct: dict[Any, np.ndarray] = {}
+    for w in population.weights[np.isfinite(population.held_out)]:
+        distinct.setdefault((tuple(np.flatnonzero(w)), tuple(np.round(w[w != 0], 1))), w)
+    return [_settled(restore(w.astype(np.float32)), rows) for w in distinct.values()], population
 
 
 def _settled(network: Flow, rows: Rows) -> Flow:
@@ -287,14 +271,10 @@ def _settled(network: Flow, rows: Rows) -> Flow:
     if not network.n_observed:
         return network
     arrays = rows.standard(rows.held_out)
-    latent = compiled(_latents, network)(cast(network, jnp.float64), np.asarray(arrays["x"]))
-    residual = np.asarray(latent)[: network.n_observed] - arrays["y"]
-    noise = np.sqrt(np.maximum(np.mean(residual**2, axis=1), LEAST_VARIANCE))
+    latent = replace(cast(network, jnp.float64), n_padding=0).forward(arrays["x"].T)[0]
+    residual = latent[:, : network.n_observed] - arrays["y"].T
+    noise = np.sqrt(np.maximum(np.mean(residual**2, axis=0), LEAST_VARIANCE))
     return replace(network, noise=tuple(np.where(np.isfinite(noise), noise, 1.0).tolist()))
-
-
-def _latents(flow: Flow, x: jax.Array) -> jax.Array:
-    return flow.latent_columns(x)[0]
 
 
 def _criterion(rows: Rows, monitor: Monitor) -> Criterion:

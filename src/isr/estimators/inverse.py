@@ -93,12 +93,7 @@ class InverseModel(FlowModel):
         return self._fit_rows(x, y, bounds=self.bounds)
 
     def _fit_rows(self, x: Any, y: Any, *, bounds: Any) -> Self:
-        x_table = read_table(x, bounds=bounds, what="x", min_rows=10)
-        y_table = read_table(y, what="y")
-        check_paired(x_table, y_table)
-        for table, what in ((x_table, "x"), (y_table, "y")):
-            refuse_extremes(table.values, table.names, what=what)
-        check_units(self.units or {}, [*x_table.names, *y_table.names], what="x and y")
+        x_table, y_table = read_pairs(x, y, self.units, bounds=bounds, min_rows=10)
         if self._joint and y_table.n_columns > max(2, x_table.n_columns):
             raise ValueError(
                 f"ISR maps x to [y, z], so y may not have more columns ({y_table.n_columns}) than x "
@@ -295,6 +290,16 @@ class ConditionalISR(InverseModel):
     def _shape(self) -> dict[str, Any]:
         condenser = condenser_of(self.condenser)
         return {"clamp": CLAMP, "n_features": condenser.n_features, "condenser": condenser.kind}
+
+
+def read_pairs(x: Any, y: Any, units: Mapping[str, str] | None, **options: Any) -> tuple[Table, Table]:
+    """Return tables of x and of y beside it, of numbers that can be worked with; ``options`` are those for x."""
+    x_table, y_table = read_table(x, what="x", **options), read_table(y, what="y")
+    check_paired(x_table, y_table)
+    for table, what in ((x_table, "x"), (y_table, "y")):
+        refuse_extremes(table.values, table.names, what=what)
+    check_units(units or {}, [*x_table.names, *y_table.names], what="x and y")
+    return x_table, y_table
 
 
 def observation_noise(noise: Any, y: Table) -> np.ndarray:

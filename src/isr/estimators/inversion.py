@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from isr.estimators.equation_model import Shown
-from isr.estimators.inverse import ConditionalISR, observation_noise
+from isr.estimators.inverse import ConditionalISR, observation_noise, read_pairs
 from isr.estimators.motion_regressor import find_series_law
 from isr.estimators.settings import seed_of
 from isr.inversion.families import REFUTED
@@ -34,9 +34,8 @@ from isr.posterior.posterior import read_observations
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import simulate
 from isr.storage import Bundle
-from isr.tables.arrays import refuse_extremes
 from isr.tables.names import symbol_names
-from isr.tables.tables import Table, check_paired, check_units, read_table
+from isr.tables.tables import Table, read_table
 from isr.tables.workers import is_watched
 
 if TYPE_CHECKING:
@@ -126,23 +125,27 @@ class Inversion(Shown, BaseEstimator):
 
     def fit(self, x: Any, y: Any) -> Self:
         """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""
-        x_table = read_table(x, what="x", min_rows=20)
-        y_table = read_table(y, what="y")
-        check_paired(x_table, y_table)
-        for table, what in ((x_table, "x"), (y_table, "y")):
-            refuse_extremes(table.values, table.names, what=what)
-        check_units(self.units or {}, [*x_table.names, *y_table.names], what="x and y")
+        x_table, y_table = read_pairs(x, y, self.units, min_rows=20)
         self.x_columns_, self.y_columns_ = x_table.columns, y_table.columns
         self.n_features_in_ = x_table.n_columns
         self.training_ = TrainingRecord.of(y_table.values)
         symbols = symbol_names([*x_table.names, *y_table.names])[: x_table.n_columns]
-        prior = self._stated_prior(x_table)
+        stated = None if self.prior is None else parse_prior(self.prior)
+        if stated is not None and stated.names is not None and sorted(stated.names) != sorted(x_table.names):
+            raise ValueError(
+                f"the prior is one of {list(stated.names)}, but x has the columns {list(x_table.names)}"
+            )
         found = self._find(x_table, y_table, symbols)
         self.law_, self.tests_, self.notes_ = found.law, dict(found.tests), found.notes
         self.doubt_ = getattr(found, "doubt", None)
-        self.prior_ = prior or recognise_prior(x_table.values, symbols, self._say)
-        if prior is None and (p := self.prior_.p_value(x_table.values[:N_ROWS])) < REFUTED:
-            self.notes_ += (f"the law of x that was recognised is refuted (p = {p:.1g}); state the prior",)
+        if stated is not None:
+            self.prior_ = of_prior(stated, x_table.names)
+        else:
+            self.prior_ = recognise_prior(x_table.values, symbols, self._say)
+            if (p := self.prior_.p_value(x_table.values[:N_ROWS])) < REFUTED:
+                self.notes_ += (
+                    f"the law of x that was recognised is refuted (p = {p:.1g}); state the prior",
+                )
         self.proposal_ = find_proposal(self.law_, self.prior_)
         self.extent_ = _extent(x_table.values, self.prior_)
         self.fallback_ = self.comparison_ = None
@@ -274,8 +277,7 @@ class Inversion(Shown, BaseEstimator):
     # Fitting --------------------------------------------------------------------------------------------------
 
     def _say(self, line: str) -> None:
-        shown = is_watched() if self.verbose is None else self.verbose
-        if shown:
+        if is_watched() if self.verbose is None else self.verbose:
             print(line, file=sys.stderr, flush=True)
 
     def _find(self, x: Table, y: Table, symbols: Sequence[str]) -> Any:
@@ -290,23 +292,14 @@ class Inversion(Shown, BaseEstimator):
             stated=read_laws(self.law, symbols, y.names), say=self._say, seed=seed,
         )  # fmt: skip
 
-    def _stated_prior(self, x: Table) -> PriorLaw | None:
-        if self.prior is None:
-            return None
-        prior = parse_prior(self.prior)
-        if prior.names is not None and sorted(prior.names) != sorted(x.names):
-            raise ValueError(
-                f"the prior is one of {list(prior.names)}, but x has the columns {list(x.names)}"
-            )
-        return of_prior(prior, x.names)
-
     def _compare(self, x: Table, y: Table) -> None:
         """Fit a flow where the law is in doubt, and use it where held-out rows are clearly better off."""
         self._say("no short law passes every test: a flow is fitted beside it")
         kept = np.arange(len(x.values)) % 5 != 0
+        box = self.prior_.bounds.pairs()
         flow = ConditionalISR(
             n_blocks=4, training="quick", noise=0.0 if isinstance(self.noise, str) else self.noise,
-            bounds=_known_box(self.prior_), random_state=self.random_state,
+            bounds=None if set(box) == {(None, None)} else list(box), random_state=self.random_state,
         ).fit(x.take(np.flatnonzero(kept)).to_frame(), y.take(np.flatnonzero(kept)).to_frame())  # fmt: skip
         held = np.flatnonzero(~kept)[:N_COMPARED]
         ours = np.array([self._held(x.values[i], y.values[i]) for i in held])
@@ -383,11 +376,6 @@ def _extent(x: np.ndarray, prior: PriorLaw) -> Extent:
     low = np.where(rows.sharp_low, rows.low - NEAR * room, rows.low - room)
     high = np.where(rows.sharp_high, rows.high + NEAR * room, rows.high + room)
     return Extent(np.maximum(low, box.low), np.minimum(high, box.high), rows.sharp_low, rows.sharp_high)
-
-
-def _known_box(prior: PriorLaw) -> Any:
-    pairs = prior.bounds.pairs()
-    return None if all(pair == (None, None) for pair in pairs) else [tuple(pair) for pair in pairs]
 
 
 def _drawn(post: Any, n: int) -> np.ndarray:

@@ -43,15 +43,17 @@ def normal_law(rows: Rows) -> Flow:
     if not rows.n_observed:
         return Flow(Linear(jnp.asarray(matrix)), n_padding=rows.n_padding)
     steps = (Linear(jnp.asarray(matrix)), _shifts(-matrix @ slopes, len(matrix)))
-    unchanged = Standardise((0.0,) * rows.n_observed, (1.0,) * rows.n_observed)
-    return Flow(Chain(steps), ConditionMap(unchanged, None, None), n_padding=rows.n_padding)
+    return Flow(Chain(steps), _unchanged(rows), n_padding=rows.n_padding)
 
 
 def wide_law(rows: Rows) -> Flow:
     """Return the normal law of standard x at every y alike."""
     matrix = _whitening(rows.standard(rows.train)["x"].T, rows.n_padding)
-    unchanged = Standardise((0.0,) * rows.n_observed, (1.0,) * rows.n_observed)
-    return Flow(Linear(jnp.asarray(matrix)), ConditionMap(unchanged, None, None), n_padding=rows.n_padding)
+    return Flow(Linear(jnp.asarray(matrix)), _unchanged(rows), n_padding=rows.n_padding)
+
+
+def _unchanged(rows: Rows) -> ConditionMap:
+    return ConditionMap(Standardise((0.0,) * rows.n_observed, (1.0,) * rows.n_observed), None, None)
 
 
 def with_normal(rows: Rows, arrays: dict[str, np.ndarray], part: Part) -> dict[str, np.ndarray]:
@@ -210,7 +212,10 @@ def mixed(members: list[Point], normals: list[Point], wide: list[Point]) -> tupl
         np.concatenate([points[k].held_out_rows for k in good]) if points else np.zeros(0)
         for points in (members, normals, wide)
     )
-    share = _share_of_normal(trained, normal)
+    share, odds = 0.1, np.clip(trained - normal, -700, 700)
+    for _ in range(N_STEPS):  # expectation and maximisation of the likelihood of held-out rows
+        share = float(np.mean(share / (share + (1 - share) * np.exp(-odds))))
+        share = min(max(share, DEFENCE), 0.999)
     parts, nats = [normals[order[0]], *wide[:1]], [trained, normal, *([rest] if wide else [])]
     shares = np.array([1 - share - WIDE * len(wide[:1]), share, *[WIDE] * len(wide[:1])])
     rows = -logsumexp(-np.array(nats), axis=0, b=shares[:, None])
@@ -234,13 +239,3 @@ def _mixture(parts: list[Point], shares: Sequence[float] | np.ndarray, rows: np.
     model = Ensemble.of(tuple(part.model for part in parts), shares)
     sizes = sum(part.complexity for part in parts), sum(part.n_constants for part in parts)
     return Point(model, *sizes, np.nan, float(np.mean(rows)), rows)
-
-
-def _share_of_normal(trained: np.ndarray, normal: np.ndarray) -> float:
-    """Return the share that makes held-out rows likeliest, by expectation and maximisation."""
-    share = 0.1
-    odds = np.clip(trained - normal, -700, 700)
-    for _ in range(N_STEPS):
-        share = float(np.mean(share / (share + (1 - share) * np.exp(-odds))))
-        share = min(max(share, DEFENCE), 0.999)
-    return share

@@ -84,9 +84,8 @@ class Criterion:
         """Return a model, tidied, as a point of the front."""
         # Judged before it is tidied: in a structure that is compiled already.
         rows = row_losses(model, self.row_loss, self.held_out)
-        mean = float(
-            np.average(rows, weights=self.held_out["weight"][0] if "weight" in self.held_out else None)
-        )
+        weights = self.held_out["weight"][0] if "weight" in self.held_out else None
+        mean = float(np.average(rows, weights=weights))
         model = self.tidy(model)
         held_out = self.nats(mean) if np.isfinite(mean) else np.inf
         return Point(model, self.complexity(model), n_constants(model), self.nats(train_loss), held_out, rows)

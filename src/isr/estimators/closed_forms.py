@@ -58,19 +58,12 @@ Rows = Float[np.ndarray, "n d"]
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A closed form: its bijections and its price, in nats.
+    """A closed form: its bijections and its price, in nats."""
 
-    Args:
-        kind: Such as ``"laws"`` or ``"polar, laws"``.
-        steps: From x to the latent.
-        price: Minus the log-likelihood of all rows, and half of log(rows) for each constant.
-        is_settled: Whether its constants are those of most likelihood already.
-    """
-
-    kind: str
-    steps: Steps
-    price: float
-    is_settled: bool = False
+    kind: str  # such as "laws" or "polar, laws"
+    steps: Steps  # from x to the latent
+    price: float  # minus the log-likelihood of all rows, and half of log(rows) for each constant
+    is_settled: bool = False  # whether its constants are those of most likelihood already
 
     @property
     def n_constants(self) -> int:
@@ -305,13 +298,13 @@ def _given(
     scale = find_scale(features, mean.residual[None], own, None, mean.formula)
     if not np.median(scale.values) > 0:  # a column that repeats others has no density
         return None
-    standard = mean.residual / np.maximum(scale.values, 1e-3 * np.median(scale.values))
+    sizes = np.maximum(scale.values, 1e-3 * np.median(scale.values))
+    standard = mean.residual / sizes
     middle = np.median(np.abs(standard))
     is_heavy = middle > 0 and stats.kurtosis(standard) > HEAVY
     if scale.formula.variables or is_heavy:
-        weight = 1 / np.maximum(scale.values, 1e-3 * np.median(scale.values)) ** 2
-        if is_heavy:  # a few rows far out would choose the terms
-            weight = weight / (1 + (standard / (1.5 * middle)) ** 2)
+        # A few rows far out would choose the terms.
+        weight = 1 / sizes**2 / (1 + (standard / (1.5 * middle)) ** 2 if is_heavy else 1)
         again = find_mean(features, y[some], own, finder, weight)
         if again.passed or not mean.passed:
             mean = again

@@ -179,11 +179,25 @@ def find_series_law(
 ) -> FoundMotion:  # fmt: skip
     """Return the law of motion of the channels that columns of y are; see `Inversion` for series, times and noise."""
     places = {str(name): tuple(_place(column, y) for column in columns) for name, columns in series.items()}
-    grid = _grid(times, places)
+    if times is None:
+        raise ValueError("series needs times=..., when its columns were measured, a number for each")
+    grid, lengths = np.asarray(times, dtype=float), {name: len(columns) for name, columns in places.items()}
+    if grid.ndim != 1 or set(lengths.values()) != {len(grid)}:
+        raise ValueError(
+            f"there are {grid.size} times, but the channels have {lengths} columns; give as many of each"
+        )
     values = np.stack([y.values[:, columns] for columns in places.values()], axis=2)
     found = read_series(grid, values, x.values, names=list(places), x_names=list(symbols))
     said = {name: noise.get(name) if isinstance(noise, Mapping) else noise for name in places}
-    found = replace(found, noises=_noises(said, found))
+    # Values that are all whole are counts, unless their noise is said.
+    whole = (np.nanmin(found.values, axis=(0, 1)) >= 0) & np.all(found.values % 1 == 0, axis=(0, 1))
+    noises = []
+    for (name, given), is_counted, likely in zip(said.items(), whole, found.noises, strict=True):
+        if given is None or (isinstance(given, str) and given == "auto"):
+            noises.append(Noise("poisson") if is_counted else likely)
+        else:
+            noises.append(Noise.read(given if isinstance(given, str) else "normal", name))
+    found = replace(found, noises=tuple(noises))
     result = find_motion(found, _modes(found.values[:, 0], x.values, list(places)), say=say)
     columns = [*places.values(), ()]  # a hidden channel has none
     scales = [float(s) if isinstance(s, int | float) and s > 0 else None for s in [*said.values(), None]]
@@ -199,38 +213,14 @@ def find_series_law(
 
 def _place(column: Any, y: Table) -> int:
     if isinstance(column, str):
-        if column not in y.names:
-            raise ValueError(
-                f"series names the column {column!r}, which y has not{did_you_mean(column, y.names)}"
-            )
-        return y.names.index(column)
+        if column in y.names:
+            return y.names.index(column)
+        raise ValueError(
+            f"series names the column {column!r}, which y has not{did_you_mean(column, y.names)}"
+        )
     if not -y.n_columns <= int(column) < y.n_columns:
         raise ValueError(f"series names column {column}, but y has {y.n_columns} columns, numbered from 0")
     return int(column) % y.n_columns
-
-
-def _grid(times: Any, places: Mapping[str, Sequence[int]]) -> np.ndarray:
-    lengths = {name: len(columns) for name, columns in places.items()}
-    if times is None:
-        raise ValueError("series needs times=..., when its columns were measured, a number for each")
-    grid = np.asarray(times, dtype=float)
-    if grid.ndim != 1 or set(lengths.values()) != {len(grid)}:
-        raise ValueError(
-            f"there are {grid.size} times, but the channels have {lengths} columns; give as many of each"
-        )
-    return grid
-
-
-def _noises(said: Mapping[str, Any], found: Series) -> tuple[Noise, ...]:
-    """The noise that is said of each channel; else counted where all values are whole, or as the series says."""
-    whole = (np.nanmin(found.values, axis=(0, 1)) >= 0) & np.all(found.values % 1 == 0, axis=(0, 1))
-    noises = []
-    for (name, noise), counted, likely in zip(said.items(), whole, found.noises, strict=True):
-        if noise is None or (isinstance(noise, str) and noise == "auto"):
-            noises.append(Noise("poisson") if counted else likely)
-        else:
-            noises.append(Noise.read(noise if isinstance(noise, str) else "normal", name))
-    return tuple(noises)
 
 
 def _modes(first: np.ndarray, x: np.ndarray, names: Sequence[str]) -> list[Start]:

@@ -94,20 +94,18 @@ def judged(flow: Flow, x: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray,
     if y is None:
         return None
     members = flow.members if isinstance(flow, Ensemble) else (flow,)
+    nats, latents = [], []
+    for member in members:
+        padding = np.random.default_rng(1).normal(size=(len(x), member.n_padding))
+        z = np.array(replace(member, n_padding=0).forward(np.concatenate([x, padding], axis=1), y)[0])
+        if n := member.n_observed:
+            z[:, :n] = (z[:, :n] - y) / np.reshape(member.noise, (1, n))
+        nats.append(member.log_prob(x, y))
+        latents.append(z)
     # A row of a mixture belongs to one of its members, by their odds.
-    nats = np.stack([member.log_prob(x, y) for member in members])
-    chances = nats + np.log(flow.shares if isinstance(flow, Ensemble) else [1.0])[:, None]
-    member_of = np.argmax(chances + np.random.default_rng(0).gumbel(size=nats.shape), axis=0)
-    latents = np.stack([_latents(member, x, y) for member in members])
-    return latents[member_of, np.arange(len(x))], y
-
-
-def _latents(flow: Flow, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    padding = np.random.default_rng(1).normal(size=(len(x), flow.n_padding))
-    z = np.array(replace(flow, n_padding=0).forward(np.concatenate([x, padding], axis=1), y)[0])
-    n = flow.n_observed
-    z[:, :n] = (z[:, :n] - y) / np.reshape(flow.noise, (1, n)) if n else z[:, :n]
-    return z
+    chances = np.stack(nats) + np.log(flow.shares if isinstance(flow, Ensemble) else [1.0])[:, None]
+    member_of = np.argmax(chances + np.random.default_rng(0).gumbel(size=chances.shape), axis=0)
+    return np.stack(latents)[member_of, np.arange(len(x))], y
 
 
 def uncalibrated(latents: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Status | None:
@@ -135,9 +133,8 @@ def less_sharp(chosen: Point, other: Point) -> Status | None:
         f"sharper posteriors are possible: {chosen.held_out_nats:.4g} nats per held-out row, where networks trained "
         f"for a moment have {other.held_out_nats:.4g}"
     )
-    return Status(
-        False, reason, "take the accurate goal, or isr.Inversion, where this counts more than length"
-    )
+    remedy = "take the accurate goal, or isr.Inversion, where this counts more than length"
+    return Status(False, reason, remedy)
 
 
 def worse_than_constant(predicted: np.ndarray, y: np.ndarray, names: Sequence[str]) -> Status | None:
@@ -145,14 +142,10 @@ def worse_than_constant(predicted: np.ndarray, y: np.ndarray, names: Sequence[st
     spread = np.sum((y - y.mean(axis=0)) ** 2, axis=0)
     with np.errstate(invalid="ignore", over="ignore"):
         scores = 1 - np.sum((predicted - y) ** 2, axis=0) / np.where(spread > 0, spread, 1.0)
-    bad = [
-        f"{n!r} (R² {r:.3g})" for n, r, s in zip(names, scores, spread, strict=True) if s > 0 and not r > 0
-    ]
+    told = zip(names, scores, spread, strict=True)
+    bad = [f"{n!r} (R² {r:.3g})" for n, r, s in told if s > 0 and not r > 0]
     if not bad:
         return None
     reason = f"the surrogate predicts {', '.join(bad)} worse than the mean of the training rows does"
-    return Status(
-        False,
-        reason,
-        "use ConditionalISR for the posterior or EQLRegressor for the surrogate, or more blocks",
-    )
+    remedy = "use ConditionalISR for the posterior or EQLRegressor for the surrogate, or more blocks"
+    return Status(False, reason, remedy)

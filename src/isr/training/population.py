@@ -21,17 +21,7 @@ from isr.bijections.parameters import Seed, child, jax_keys, on_device, sequence
 from isr.tables.whole_files import refuse_unwritable
 from isr.training import checkpoint
 from isr.training.checkpoint import History, Progress
-from isr.training.loop import (
-    Data,
-    Noise,
-    Objective,
-    Phase,
-    batches,
-    make_epoch,
-    make_evaluate,
-    rates,
-    start,
-)
+from isr.training.loop import Data, Noise, Objective, Phase, batches, make_epoch, make_evaluate, rates, start
 from isr.training.monitor import Monitor
 from isr.training.penalties import AbstractPenalty, SmoothHalfNorm
 

@@ -272,14 +272,6 @@ def test_a_saved_model_gives_its_figures_along_the_front(tmp_path):
     assert "converged" in page
 
 
-def test_an_existing_file_is_kept_unless_it_may_be_replaced(tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text("mine")
-    with pytest.raises(FileExistsError, match="choose another name or pass overwrite=True"):
-        write_report(ReportData(Bundle(None)), path, overwrite=False)
-    assert path.read_text() == "mine"
-
-
 REFUSED = [
     (lambda: gather(3), TypeError, "cannot report on a int; give a flow, a fitted estimator"),
     (

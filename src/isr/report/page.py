@@ -35,6 +35,7 @@ from isr.report.figures import (
 )
 from isr.report.gather import ReportData, gather
 from isr.storage import Bundle
+from isr.tables.whole_files import write_whole
 
 # Two columns of equations have room for so many characters each.
 HALF_WIDTH = 46
@@ -46,13 +47,12 @@ MOST_CODE = 2_000_000
 SCRIPTS = ("base", "page", "statistics", "likeness", "sampler", "corner", "arm", "explorer")
 
 
-def write_report(model: Any, path: str | os.PathLike[str], *, overwrite: bool = True, **options: Any) -> Path:
+def write_report(model: Any, path: str | os.PathLike[str], **options: Any) -> Path:
     """Write a page about a model and return its path.
 
     Args:
         model: A fitted estimator, a `Bundle`, the path of a saved model, a `Flow`, or a `ReportData`.
-        path: The HTML file.
-        overwrite: Whether an existing file may be replaced.
+        path: The HTML file, written whole or not at all; one that is there is replaced.
         **options: Those of `gather`, such as ``data=(x, y)``; none with a `ReportData`, which holds them already.
 
     Example:
@@ -62,16 +62,13 @@ def write_report(model: Any, path: str | os.PathLike[str], *, overwrite: bool = 
         >>> "<math" in path.read_text("utf-8")
         True
     """
-    target = Path(path)
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists already; choose another name or pass overwrite=True")
     if isinstance(model, ReportData) and options:
         raise TypeError(
             f"a ReportData holds everything already, got {', '.join(options)}; change it with dataclasses.replace"
         )
-    contents = model if isinstance(model, ReportData) else gather(model, **options)
-    target.write_text(render(contents), encoding="utf-8")
-    return target
+    page = render(model if isinstance(model, ReportData) else gather(model, **options))
+    write_whole(path, lambda hidden: hidden.write_text(page, encoding="utf-8"))
+    return Path(path)
 
 
 def render(data: ReportData) -> str:

@@ -112,7 +112,10 @@ def test_the_mode_of_a_bounded_sensor_lies_on_its_ridge(n_outputs):
     x = np.column_stack([rng.uniform(0, 80, 5000), rng.uniform(1, 3, 5000)])
     y = sensor(x, n_outputs) + NOISE * rng.normal(size=(5000, n_outputs))
     model = isr.ConditionalISR(
-        bounds={"T": (0, 80), "P": (1, 3)}, effort="quick", n_restarts=1, noise=NOISE, random_state=0
+        bounds={"T": (0, 80), "P": (1, 3)},
+        training=isr.Training("quick", n_restarts=1),
+        noise=NOISE,
+        random_state=0,
     )
     model.fit(pd.DataFrame(x, columns=["T", "P"]), pd.DataFrame(y, columns=["v", "w"][:n_outputs]))
     for truth in ([60.0, 2.0], [40.0, 1.5], [78.0, 1.2], [10.0, 2.8], [35.0, 1.02], [5.0, 1.1]):

@@ -84,10 +84,9 @@ class Fit:
             places = np.zeros((TOGETHER, thetas.shape[1]))  # one shape whatever is asked for, so one program
             places[: len(some)] = some
             with jax.enable_x64(True):
-                value, grad = compiled(_values_and_grads, self._model, self._row_loss)(
-                    places, self._model, self._pieces,
-                    np.asarray(len(some)), np.asarray(n_pieces),
-                )  # fmt: skip
+                counts = np.asarray(len(some)), np.asarray(n_pieces)
+                summed = compiled(_values_and_grads, self._model, self._row_loss)
+                value, grad = summed(places, self._model, self._pieces, *counts)
             values.append(np.asarray(value)[: len(some)] / share)
             grads.append(np.asarray(grad)[: len(some)] / share)
         return np.concatenate(values), np.concatenate(grads)
@@ -140,15 +139,14 @@ class Fit:
             matrix = self.hessian(place(phi), free, fast=fast) * np.outer(size, size)
             return matrix if np.all(np.abs(matrix) < HUGE) else np.eye(len(matrix))
 
-        if len(free) <= MAX_NEWTON:
-            method, options = "trust-exact", {"maxiter": max_iterations, "gtol": 1e-6 if fast else 1e-9}
-        else:
-            method, options = "L-BFGS-B", {"maxiter": 10 * max_iterations}
+        options: dict[str, float] = {"maxiter": 10 * max_iterations}
+        if is_small := len(free) <= MAX_NEWTON:
+            options = {"maxiter": max_iterations, "gtol": 1e-6 if fast else 1e-9}
         # A step too far is refused, not an error.
         with np.errstate(over="ignore", invalid="ignore"), contextlib.suppress(TimeoutError):
             minimize(
-                value_and_grad, theta[free] / size, jac=True, method=method, options=options,
-                hess=curvature if method == "trust-exact" else None,
+                value_and_grad, theta[free] / size, jac=True, options=options, hess=curvature if is_small else None,
+                method="trust-exact" if is_small else "L-BFGS-B",
             )  # fmt: skip
         return best, best_value
 
@@ -157,11 +155,11 @@ class Fit:
 
         For a mean squared error the information is scaled by the residual variance.
         """
-        errors = np.full(len(theta), np.nan)
+        errors, loss = np.full(len(theta), np.nan), self.loss(theta)
         if not len(free):
             return errors
-        step = 1e-6 * max(self.loss(theta), 1e-300)
-        slope = (self.nats(self.loss(theta) + step) - self.nats(self.loss(theta))) / step
+        step = 1e-6 * max(loss, 1e-300)
+        slope = (self.nats(loss + step) - self.nats(loss)) / step
         information = self.hessian(theta, free) * slope * self.n_rows
         covariance = np.linalg.pinv(information, hermitian=True)
         errors[free] = np.sqrt(np.clip(np.diag(covariance), 0.0, None))
@@ -238,14 +236,13 @@ def eliminate(
 ) -> list[Cut]:
     """Return the path of ever fewer constants, the converged start first; zeros stay zero.
 
-    It ends where one more cut costs ``stop_nats`` per row, where ``should_stop`` says so and, unless constants may go
-    ``singly``, where nothing more can go for free.
+    It ends where one more cut costs ``stop_nats`` per row and, unless constants go ``singly``, where none is free.
     """
     theta, loss = fit.converge(theta, np.flatnonzero(theta), max_iterations=20)
     path = [Cut(theta, loss, np.flatnonzero(theta))]
     while len(path[-1].free) and not should_stop():
         here = path[-1]
-        inverse = np.linalg.inv(_regular(fit.hessian(here.theta, here.free, fast=True)))
+        inverse = _inverse(fit.hessian(here.theta, here.free, fast=True))
         cut = _bulk(fit, here, inverse)
         if cut is None and not singly:
             break
@@ -297,12 +294,12 @@ def _single(fit: Fit, here: Cut, inverse: np.ndarray) -> Cut:
     return min(tried, key=lambda cut: cut.loss)
 
 
-def _regular(hessian: np.ndarray) -> np.ndarray:
-    """Return the matrix with its small and negative eigenvalues raised, so that it has an inverse."""
+def _inverse(hessian: np.ndarray) -> np.ndarray:
+    """The inverse of a matrix whose small and negative eigenvalues are raised."""
     if not np.all(np.isfinite(hessian)):
         return np.eye(len(hessian))
     values, vectors = np.linalg.eigh(hessian)
-    return (vectors * np.maximum(values, 1e-9 * max(values.max(), 1e-30))) @ vectors.T
+    return np.linalg.inv((vectors * np.maximum(values, 1e-9 * max(values.max(), 1e-30))) @ vectors.T)
 
 
 def _without(fit: Fit, here: Cut, gone: np.ndarray, guess: np.ndarray) -> Cut:

@@ -121,3 +121,13 @@ def test_counts_of_two_species_are_poisson_numbers():
     )
     model = isr.Inversion().fit(x, y)
     assert all(column.is_count for column in model.law_.columns)
+
+
+@pytest.mark.parametrize(("x_unit", "y_unit"), [(1e-12, 1e-20), (1e15, 1e18)])
+def test_standard_errors_hold_in_any_units(x_unit, y_unit):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(1, 3, size=(400, 1))
+    model = isr.Inversion().fit(x_unit * x, y_unit * (2.345 * x + 0.1 * rng.normal(size=(400, 1))))
+    (column,) = model.law_.columns
+    slope, sigma = column.mean.errors[0] * x_unit / y_unit, column.scale.errors[0] / y_unit
+    assert_allclose([slope, sigma], [0.1 / np.sqrt(np.sum(x**2)), 0.1 / np.sqrt(800)], rtol=0.2)

@@ -19,6 +19,8 @@ from isr.inversion.law import Group, Law
 from isr.search.formula import Formula, _floats, symbol
 
 MOST_ROWS, MOST_STEPS = 30_000, 100
+# Constants smaller than this share of the largest count as so large where steps of derivatives are chosen.
+LEAST_STEP = 1e-3
 FLOORS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4, 0.0)
 FULL_CIRCLE = float(2 * np.pi)
 # A constant may become a simple number where its error is below this share of the step between such numbers.
@@ -63,7 +65,7 @@ def refit(
     vanishing = any(c.scale.variables and not own_floor(c.scale) for c in law.columns)
     for floor in FLOORS if vanishing else (0.0,):
         values = _minimised(objective, values, floor)
-    covariance = _inverse(objective.hessian(values, 0.0) * len(x))
+    covariance = _inverse(objective.hessian(values, 0.0) * len(x), objective.units(values))
     log_likelihood = -objective.value(values, 0.0) * len(x)
     values[is_log] = np.exp(values[is_log])
     size = np.where(is_log, values, 1.0)
@@ -126,6 +128,7 @@ class _Objective:
 
     evaluate: Callable[[np.ndarray, float], tuple[float, np.ndarray]]
     is_log: np.ndarray
+    least: np.ndarray
 
     @classmethod
     def of(cls, law: Law, frozen: Sequence[float], x: np.ndarray, y: np.ndarray) -> _Objective:
@@ -168,18 +171,30 @@ class _Objective:
                 loss, gradient = compiled(raw, float(floor), columns, given)
             return float(loss), np.asarray(gradient) * np.where(is_log, raw, 1.0)
 
-        return cls(evaluate, is_log)
+        return cls(evaluate, is_log, np.where(is_log, LEAST_STEP, _least_steps(law, frozen)))
+
+    def units(self, values: np.ndarray) -> np.ndarray:
+        """The sizes of constants, those near zero at least so large that derivatives have steps."""
+        return np.maximum(np.abs(values), self.least)
 
     def value(self, values: np.ndarray, floor: float) -> float:
         return self.evaluate(values, floor)[0]
 
     def hessian(self, values: np.ndarray, floor: float) -> np.ndarray:
-        steps, rows = 1e-5 * np.maximum(np.abs(values), 1e-3), []
+        steps, rows = 1e-5 * self.units(values), []
         for step in np.diag(steps):
             ahead, behind = (self.evaluate(v, floor)[1] for v in (values + step, values - step))
             rows.append((ahead - behind) / (2 * step.sum()))
         hessian = np.nan_to_num(np.array(rows))
         return 0.5 * (hessian + hessian.T)
+
+
+def _least_steps(law: Law, frozen: Sequence[float]) -> np.ndarray:
+    """The size below which constants count as none: of means and of scales apart, which may be in tiny units."""
+    roles, constants = _roles(law), np.abs(constants_of(law, frozen))
+    kinds = np.array([roles.get(v, "noise").split()[0] for v in constants_of(law, frozen)])
+    largest = [min(1.0, float(constants[kinds == kind].max())) for kind in kinds]
+    return LEAST_STEP * np.array(largest)
 
 
 def _opened(law: Law, frozen: Sequence[float]) -> Callable[..., Any]:
@@ -200,15 +215,15 @@ def _circle(group: Group) -> tuple[float, ...]:
     return (numbers[0], 0.0, FULL_CIRCLE) if group.noise.kind == "ring" else numbers
 
 
-def _decomposed(hessian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The size of each constant's slope, and eigenvalues and vectors in units of these sizes."""
-    size = np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-12))
+def _decomposed(hessian: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The size of each constant's slope, no smaller than its unit lets it, and eigenvalues and vectors in that size."""
+    size = np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-12 / unit**2))
     return size, *np.linalg.eigh(hessian / np.outer(size, size))
 
 
-def _inverse(information: np.ndarray) -> np.ndarray:
+def _inverse(information: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """The inverse of an information matrix; directions that the rows do not fix have a huge variance."""
-    size, eigenvalues, vectors = _decomposed(information)
+    size, eigenvalues, vectors = _decomposed(information, unit)
     return (vectors / np.maximum(eigenvalues, 1e-9)) @ vectors.T / np.outer(size, size)
 
 
@@ -219,7 +234,7 @@ def _minimised(objective: _Objective, start: np.ndarray, floor: float) -> np.nda
         slope = objective.evaluate(values, floor)[1]
         if not np.all(np.isfinite(slope)):
             break
-        size, eigenvalues, vectors = _decomposed(objective.hessian(values, floor))
+        size, eigenvalues, vectors = _decomposed(objective.hessian(values, floor), objective.units(values))
         step = -(vectors @ ((vectors.T @ (slope / size)) / np.maximum(np.abs(eigenvalues), 1e-7))) / size
         length = 1.0
         while length > 1e-6:

@@ -111,7 +111,10 @@ def _moved(x: np.ndarray, log_w: np.ndarray) -> float:
     log_w = np.where(np.isfinite(log_w), log_w, -np.inf)
     if not np.any(log_w > -np.inf) or effective_size(log_w) < LEAST_SHARE * len(x):
         return FAR
-    w, sd = np.exp(log_w - logsumexp(log_w)), np.maximum(np.std(x, axis=0), 1e-300)
+    x = x[:, np.ptp(x, axis=0) > 1e-9 * np.max(np.abs(x), axis=0)]
+    if x.shape[1] == 0:
+        return 0.0
+    w, sd = np.exp(log_w - logsumexp(log_w)), np.std(x, axis=0)
     mean = w @ x
     shift = np.abs(mean - np.mean(x, axis=0)) / sd
     width = np.abs(np.sqrt(w @ (x - mean) ** 2) / sd - 1)
@@ -150,10 +153,12 @@ def find_doubt(
     constants = constants_of(fitted.law, frozen) if fitted is not None else []
     draws = np.zeros((0, len(constants)))
     if fitted is not None and len(constants):
-        rng = np.random.default_rng(0)
-        draws = rng.multivariate_normal(
-            fitted.values, fitted.covariance, N_DRAWS, check_valid="ignore", method="eigh"
+        sd, rng = np.sqrt(np.maximum(np.diag(fitted.covariance), 1e-300)), np.random.default_rng(0)
+        together = fitted.covariance / np.outer(sd, sd)
+        unit = rng.multivariate_normal(
+            np.zeros(len(sd)), together, N_DRAWS, check_valid="ignore", method="eigh"
         )
+        draws = fitted.values + sd * unit
     return Doubt(part, rivals, tuple(constants), draws)
 
 

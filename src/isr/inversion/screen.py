@@ -22,8 +22,8 @@ from scipy.stats import rankdata
 LEVEL = 1e-3
 # Rows that laws are found on, at most; fewer than FEW are told.
 N_ROWS, FEW = 20_000, 100
-# An instrument saturates where a larger share of rows than this lie on one end of a column.
-PILED = 0.01
+# An instrument saturates where a larger share of rows than this, and more than so many, lie on one end of a column.
+PILED, FEWEST_PILED = 0.01, 5
 # Rounding to steps that are this many times what a law leaves is no noise.
 COARSE = 1.5
 # Pairs of variables whose products are features, at most.
@@ -225,8 +225,8 @@ def saturation(y: Float[np.ndarray, " n"]) -> float | None:
     inside = y[(y > y.min()) & (y < y.max())]
     if len(np.unique(inside)) < max(0.5 * len(inside), 20):
         return None
-    share, end = max((float(np.mean(y == end)), float(end)) for end in (y.min(), y.max()))
-    return end if share > PILED else None
+    count, end = max((int(np.sum(y == end)), float(end)) for end in (y.min(), y.max()))
+    return end if count > max(PILED * len(y), FEWEST_PILED) else None
 
 
 def is_coarse(y: Float[np.ndarray, " n"]) -> bool:

@@ -98,7 +98,10 @@ def refuse_times(column: Any, *, name: str, what: str) -> None:
     """Raise where a series or array holds dates, times or time spans, which convert to counts of some unit silently."""
     is_period = type(column.dtype).__name__ == "PeriodDtype"
     if is_period or getattr(column.dtype, "kind", "O") in "mM":
-        raise not_a_time(column.dtype, name=name, what=what)
+        raise TypeError(
+            f"column {name!r} of {what} holds dates or times ({column.dtype}), not numbers; convert it to numbers, "
+            "such as days since the first row (column - column.min()) / pandas.Timedelta('1D'), or leave it out"
+        )
 
 
 def without_times(rows: Any, *, what: str = "X") -> Any:
@@ -109,14 +112,6 @@ def without_times(rows: Any, *, what: str = "X") -> Any:
     elif hasattr(rows, "dtype"):
         refuse_times(rows, name=str(getattr(rows, "name", None) or f"{what}1"), what=what)
     return rows
-
-
-def not_a_time(kind: object, *, name: str, what: str) -> TypeError:
-    """Return the error for a column of dates, times or time spans; it says how to make numbers of them."""
-    return TypeError(
-        f"column {name!r} of {what} holds dates or times ({kind}), not numbers; convert it to numbers, such as days "
-        "since the first row (column - column.min()) / pandas.Timedelta('1D'), or leave it out"
-    )
 
 
 # Beyond these the squares of numbers, or their own digits, leave the range of doubles.

@@ -19,32 +19,22 @@ from joblib.parallel import get_active_backend
 BLOCK = 4
 
 
-def as_they_end(
-    calls: Iterable[Any], *, n_jobs: int | None = None, prefer: str | None = None
-) -> Iterator[Any]:
+def as_they_end(calls: Iterable[Any], *, n_jobs: int | None = None) -> Iterator[Any]:
     """Yield what each call gives, made by ``joblib.delayed``, the first that ends first.
 
     Some backends (Ray's, ``multiprocessing``) cannot give results back one by one; there they come in blocks of a few
-    for each worker. Threads or processes are preferred where the user has not chosen a backend.
+    for each worker.
     """
-    n_workers, one_by_one = _workers(n_jobs, prefer)
-    if one_by_one:
-        yield from joblib.Parallel(n_jobs=n_workers, prefer=prefer, return_as="generator_unordered")(calls)  # type: ignore[misc]
+    if getattr(get_active_backend()[0], "supports_return_generator", False):
+        one_by_one: Any = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+        yield from one_by_one(calls)
         return
-    remaining = iter(calls)
-    with joblib.Parallel(n_jobs=n_workers, prefer=prefer) as block_by_block:
-        while block := list(islice(remaining, BLOCK * n_workers)):
-            yield from block_by_block(block)
-
-
-def _workers(n_jobs: int | None, prefer: str | None) -> tuple[Any, bool]:
-    """How many workers to ask for, and whether they give results back one by one."""
-    backend, _ = get_active_backend(prefer=prefer)
-    if getattr(backend, "supports_return_generator", False):
-        return n_jobs, True
     # Ray refuses more workers than its cluster has; others wait their turn anyway. None is what the user configured.
     count: Any = joblib.effective_n_jobs
-    return min(count(n_jobs), count(-1)), False
+    n_workers, remaining = min(count(n_jobs), count(-1)), iter(calls)
+    with joblib.Parallel(n_jobs=n_workers) as block_by_block:
+        while block := list(islice(remaining, BLOCK * n_workers)):
+            yield from block_by_block(block)
 
 
 def is_watched() -> bool:

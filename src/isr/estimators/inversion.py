@@ -151,7 +151,7 @@ class Inversion(Shown, BaseEstimator):
         self.fallback_ = self.comparison_ = None
         if not found.passed and self.fallback:
             self._compare(x_table, y_table)
-        if self.doubt_ is not None and prior is None and len(x_table.values) <= FEW:
+        if self.doubt_ is not None and stated is None and len(x_table.values) <= FEW:
             again = redrawn(self.prior_, x_table.values, len(self.doubt_.draws))
             self.doubt_ = replace(self.doubt_, priors=(self.prior_, *again))
         self.notes_ += self._open(x_table.values, y_table.values)
@@ -294,13 +294,15 @@ class Inversion(Shown, BaseEstimator):
 
     def _compare(self, x: Table, y: Table) -> None:
         """Fit a flow where the law is in doubt, and use it where held-out rows are clearly better off."""
+        import pandas as pd
+
         self._say("no short law passes every test: a flow is fitted beside it")
         kept = np.arange(len(x.values)) % 5 != 0
         box = self.prior_.bounds.pairs()
         flow = ConditionalISR(
             n_blocks=4, training="quick", noise=0.0 if isinstance(self.noise, str) else self.noise,
             bounds=None if set(box) == {(None, None)} else list(box), random_state=self.random_state,
-        ).fit(x.take(np.flatnonzero(kept)).to_frame(), y.take(np.flatnonzero(kept)).to_frame())  # fmt: skip
+        ).fit(*(pd.DataFrame(t.values[kept], columns=list(t.names)) for t in (x, y)))  # fmt: skip
         held = np.flatnonzero(~kept)[:N_COMPARED]
         ours = np.array([self._held(x.values[i], y.values[i]) for i in held])
         theirs = np.maximum(flow.log_prob(x.values[held], y.values[held]), -50.0)

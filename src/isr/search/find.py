@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import sympy
+from threadpoolctl import threadpool_limits
 
 from isr.search import growth, products, rational, reductions, sums
 from isr.search.candidates import FEW, Candidate, Pool, eliminated, fitted, price, with_errors
@@ -122,6 +123,7 @@ class Search:
             self.say(what if best is None else f"{what}; best so far {best.expression.evalf(4)}")
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # tables are small: more threads took 1.4 times the processor time
 def find_laws(
     x: np.ndarray,
     y: np.ndarray,

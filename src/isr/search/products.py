@@ -46,8 +46,10 @@ def with_functions(
     table = Table()
     own = atoms(problem, MULTIPLIED, n_arguments, numbers=numbers)
     with np.errstate(all="ignore"):
-        for values, write in zip(own.values, own.writers, strict=True):
-            table.add(np.log(np.abs(values[rows])), write)
+        own.values.reverse()
+        own.writers.reverse()
+        while own.values:  # they may be many, so they go as their logarithms come
+            table.add(np.log(np.abs(own.values.pop()[rows])), own.writers.pop())
     if "exp" in problem.functions:
         e = exponents(problem, n_arguments + 1)[1:]
         for exponent, values in zip(e, values_of(problem, e), strict=True):
@@ -55,6 +57,7 @@ def with_functions(
     if not table.values:
         return
     values = np.array(table.values)
+    table.values.clear()
     sizes: dict[int, int] = {}
     for chosen in select(values, logs, root, fixed=basis, n_terms=n_factors, keep=14):
         rank = sizes[len(chosen.rows)] = sizes.get(len(chosen.rows), 0) + 1

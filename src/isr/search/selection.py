@@ -130,16 +130,20 @@ def _share(given: _Table, rows: tuple[int, ...]) -> float:
 def _prepared(
     a: np.ndarray, b: np.ndarray, fixed: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of size 1, orthogonal to the fixed ones, and which are usable; ``a`` is changed in place, for it may be large."""
     with np.errstate(all="ignore"):
         size = np.sqrt(np.einsum("mn,mn->m", a, a))
         usable = np.isfinite(size) & (size > 0) & (size < 1e150)
-        a = np.where(usable[:, None], a / np.where(usable, size, 1.0)[:, None], 0.0)
+        a[~usable] = 0.0
+        a /= np.where(usable, size, 1.0)[:, None]
     if fixed is not None:
         q = np.linalg.qr((fixed / np.sqrt(np.sum(fixed**2, axis=1, keepdims=True) + 1e-300)).T)[0]
-        a, b = a - (a @ q) @ q.T, b - q @ (q.T @ b)
+        a -= (a @ q) @ q.T
+        b = b - q @ (q.T @ b)
         rest = np.sqrt(np.einsum("mn,mn->m", a, a))
         usable = usable & (rest > 1e-6)
-        a = np.where(usable[:, None], a / np.where(usable, rest, 1.0)[:, None], 0.0)
+        a[~usable] = 0.0
+        a /= np.where(usable, rest, 1.0)[:, None]
     return a, b, usable
 
 

@@ -217,7 +217,7 @@ def _n_floats(expression: sympy.Expr) -> int:
     if expression.is_Float:
         return 1
     if expression.is_Pow and expression.exp.is_number:
-        return _n_floats(expression.base)
+        return _n_floats(expression.base) + int(expression.exp.is_Float)
     return sum(_n_floats(a) for a in expression.args)
 
 

@@ -14,8 +14,9 @@ from isr.search.rows import Data
 # A simple value may lie so many standard errors away; without noise so far in relation to the constant.
 REACH, LEAST_REACH = 2.0, 1e-8
 DENOMINATORS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
-SPECIAL = (sympy.pi, 1 / sympy.pi, sympy.pi**2, 1 / sympy.pi**2, sympy.sqrt(2), sympy.sqrt(3), sympy.sqrt(sympy.pi),
-           1 / sympy.sqrt(sympy.pi), 1 / sympy.sqrt(2 * sympy.pi), sympy.E, sympy.log(2))  # fmt: skip
+SPECIAL = (sympy.pi, 1 / sympy.pi, sympy.pi**2, 1 / sympy.pi**2, sympy.pi**3, 1 / sympy.pi**3,
+           sympy.sqrt(2), sympy.sqrt(3), sympy.sqrt(sympy.pi), 1 / sympy.sqrt(sympy.pi),
+           1 / sympy.sqrt(2 * sympy.pi), sympy.E, sympy.log(2))  # fmt: skip
 # Of a relative error: a constant known no better says nothing about its neighbours.
 KNOWN = 0.15
 SPECIAL_KNOWN = 0.01

@@ -123,7 +123,9 @@ class Search:
             self.say(what if best is None else f"{what}; best so far {best.expression.evalf(4)}")
 
 
-@threadpool_limits.wrap(limits=1, user_api="blas")  # tables are small: more threads took 1.4 times the processor time
+@threadpool_limits.wrap(
+    limits=1, user_api="blas"
+)  # tables are small: more threads took 1.4 times the processor time
 def find_laws(
     x: np.ndarray,
     y: np.ndarray,
@@ -252,10 +254,10 @@ def _wide_products(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
 
 _FIRST = (("powers", _powers), ("rational functions", rational.exact))
 _EARLY = (
-    ("sums of powers", free_powers),
     ("sums of monomials", sums.polynomials),
-    ("ratios of functions", rational.exact_in_functions),
     ("products of functions", _natural_products),
+    ("ratios of functions", rational.exact_in_functions),
+    ("sums of powers", free_powers),
     ("roots of quadratic equations", rational.roots),
     ("sums of functions", sums.with_plain_functions),
     ("sums of sines", growth.sines),

@@ -130,7 +130,7 @@ def _share(given: _Table, rows: tuple[int, ...]) -> float:
 def _prepared(
     a: np.ndarray, b: np.ndarray, fixed: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of size 1, orthogonal to the fixed ones, and which are usable; ``a`` is changed in place, for it may be large."""
+    """Rows of size 1, orthogonal to the fixed ones, and which are usable; ``a``, maybe large, is changed in place."""
     with np.errstate(all="ignore"):
         size = np.sqrt(np.einsum("mn,mn->m", a, a))
         usable = np.isfinite(size) & (size > 0) & (size < 1e150)

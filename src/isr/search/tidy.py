@@ -44,7 +44,7 @@ def tidied(law: sympy.Expr, data: Data) -> sympy.Expr:
             break
     plain = best.replace(_is_log_of_power, lambda e: e.args[0].exp * sympy.log(e.args[0].base))
     best = plain if plain != best and _agrees(plain, values, data) else best
-    return best.replace(lambda e: e.is_Mul and e.args[0] == -1 and e.args[-1].is_Add, sympy.expand_mul)
+    return best.replace(_is_negative_sum, lambda e: sympy.Mul(*e.args[1:-1]) * sympy.expand_mul(-e.args[-1]))
 
 
 def _forms(law: sympy.Expr, data: Data) -> Iterator[sympy.Expr]:
@@ -91,36 +91,30 @@ def _squares(law: sympy.Expr) -> sympy.Expr:
     return law.replace(lambda e: e.is_Add, completed)
 
 
+def _is_negative_sum(part: sympy.Expr) -> bool:
+    return part.is_Mul and part.args[0] == -1 and part.args[-1].is_Add
+
+
 def _is_log_of_power(part: sympy.Expr) -> bool:
     return isinstance(part, sympy.log) and part.args[0].is_Pow and part.args[0].exp.is_number
 
 
-def _within_root(law: sympy.Expr) -> sympy.Expr:
-    """Products with a root as one root."""
-
-    def has_root(part: sympy.Expr) -> bool:
-        return part.is_Mul and any(a.is_Pow and a.exp == sympy.S.Half for a in part.args)
-
-    def merged(part: sympy.Expr) -> sympy.Expr:
-        numbers = [a for a in part.args if a.is_number or str(a).startswith(_NUMBER)]
-        rest = sympy.Mul(*(a for a in part.args if a not in numbers))
-        return sympy.Mul(*numbers) * sympy.sqrt(sympy.cancel(sympy.together(rest**2)))
-
-    return law.replace(has_root, merged)
-
-
-def _one_root(law: sympy.Expr) -> sympy.Expr:
-    """Products of roots as one root."""
+def _one_root(law: sympy.Expr) -> Iterator[sympy.Expr]:
+    """Products of roots, and of other factors with a root where that is the whole law, as one root."""
 
     def is_root(part: sympy.Expr) -> bool:
         return part.is_Pow and part.exp.is_Rational and part.exp.q == 2
 
-    def merged(part: sympy.Expr) -> sympy.Expr:
-        roots = [a for a in part.args if is_root(a)]
-        others = [a for a in part.args if a not in roots]
-        return sympy.Mul(*others) * sympy.sqrt(sympy.factor(sympy.Mul(*(a**2 for a in roots))))
+    for algebra in (sympy.factor, sympy.expand):
 
-    return law.replace(lambda e: e.is_Mul and sum(map(is_root, e.args)) > 1, merged)
+        def merged(part: sympy.Expr, algebra: Callable[[sympy.Expr], sympy.Expr] = algebra) -> sympy.Expr:
+            roots = [a for a in part.args if is_root(a)]
+            others = [a for a in part.args if a not in roots]
+            return sympy.Mul(*others) * sympy.sqrt(algebra(sympy.Mul(*(a**2 for a in roots))))
+
+        yield law.replace(lambda e: e.is_Mul and sum(map(is_root, e.args)) > 1, merged)
+        if law.is_Mul and any(a.is_Pow and a.exp == sympy.S.Half for a in law.args):
+            yield sympy.sqrt(algebra(law**2))
 
 
 def _once(rule: Callable[[sympy.Expr], sympy.Expr]) -> Callable[[sympy.Expr], list[sympy.Expr]]:
@@ -132,6 +126,7 @@ _CHEAP: tuple[Callable[[sympy.Expr], Any], ...] = (
     _once(lambda e: sympy.expand_log(e, force=True)),
     _once(lambda e: sympy.logcombine(sympy.expand_mul(e), force=True)),
     _once(sympy.powsimp),
+    _once(lambda e: sympy.expand_power_base(e, force=True)),
     _once(_half_angles),
     _once(sympy.factor_terms),
     _once(_squares),
@@ -141,8 +136,7 @@ _DEAR: tuple[Callable[[sympy.Expr], Any], ...] = (
     _once(lambda e: sympy.cancel(sympy.together(e))),
     _once(sympy.factor),
     _once(lambda e: sympy.factor(e, deep=True)),
-    _once(_one_root),
-    _once(_within_root),
+    _one_root,
     _partial,
 )
 

@@ -121,7 +121,7 @@ class LanguagePrinter(CodePrinter):
         except PrintMethodNotImplementedError as error:
             known = ", ".join(sorted({type(f).__name__ for f in expression.atoms(sympy.Function)}))
             raise ValueError(
-                f"{self.language} code has no form for one of the functions {known}; write it with elementary ones"
+                f"{self.language} code has no form for one of the functions {known}; write it with elementary functions"
             ) from error
 
     def _print_Float(self, expr: Any) -> str:

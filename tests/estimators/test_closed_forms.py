@@ -15,6 +15,7 @@ from isr.densities.charts import find_charts, marginals_of
 from isr.densities.marginals import find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture
 from isr.estimators.closed_forms import _dependent, _with_tails, as_opaque, closed_forms
+from isr.estimators.law_edges import Band
 from isr.formulas.to_formulas import build_formulas
 from isr.tables.bounds import sharp_ends
 
@@ -65,6 +66,21 @@ def test_a_law_of_one_variable_given_the_other_is_found_in_the_right_order():
     assert form.steps[0].order == (1, 0)
     truth = np.log(1 / 6) + stats.norm(np.sin(2 * rows[:, 1]), 0.1).logpdf(rows[:, 0])
     assert np.mean(truth - Flow(Chain(form.steps)).log_prob(rows)) < 0.005
+
+
+@pytest.mark.parametrize("side", ["low", "high", "both"])
+def test_a_law_along_the_ends_of_rows_is_right_by_one_over_their_number(side):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, N)
+    noise = {"low": rng.exponential(size=N), "high": -rng.exponential(size=N), "both": rng.uniform(size=N)}[
+        side
+    ]
+    symbol = sympy.Symbol("input0", real=True)
+    end, width = 0.9 + 1.9 * symbol, sympy.Float(1.3) if side == "both" else None
+    band = Band(["input0"], x[:, None], 1 + 2 * x + noise, end, width, -1.0 if side == "high" else 1.0)
+    found = band.fitted(np.ones(N))
+    assert_allclose(np.array(sympy.Poly(found.end, symbol).all_coeffs(), float), [2, 1], atol=20 / N)
+    assert width is None or abs(float(found.width) - 1) < 20 / N
 
 
 def test_no_row_beyond_a_soft_end_has_an_absurd_density_and_a_disc_is_found():

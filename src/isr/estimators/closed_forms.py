@@ -27,6 +27,7 @@ from isr.densities.charts import find_charts, marginals_of
 from isr.densities.marginals import Marginal, find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture, find_normal
 from isr.equations.program import n_constants
+from isr.estimators.law_edges import along_the_ends, sharp_sides
 from isr.formulas.to_formulas import build_formulas, input_symbols
 from isr.inversion.means import PASSED, find_mean, find_scale, scaled, values_of
 from isr.inversion.screen import Features, depends, normal_scores
@@ -322,8 +323,15 @@ def _search(x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequ
 
 
 def _with_marginal(given: _Given) -> tuple[_Given, Marginal]:
-    """The law and the marginal of what it leaves."""
+    """The law and the marginal of what it leaves; where that ends sharply, the law goes along the ends of the rows."""
     marginal = find_marginal(given.residual, soft=True)
+    for side in sharp_sides(given.residual):
+        moved = along_the_ends(given, side)
+        found = find_marginal(moved.residual, soft=True) if moved.is_usable else marginal
+        if found.side == side and moved.cost + found.price < given.cost + marginal.price:
+            has_low = found.low is not None
+            ends = {"low": 0.0 if has_low else None, "high": None if side == "low" else float(has_low)}
+            given, marginal = moved, replace(found, **ends)
     if marginal.mixture is not None:
         return given, marginal
     location, log_scale, *shape = marginal.numbers

@@ -31,7 +31,7 @@ SHORT, CLEARLY, MANY, MANY_VARIABLES = 2, 0.02, 500, 3
 # Of all searches together, and of one at least; formulas of a search that are judged.
 MAX_SECONDS, LEAST_SECONDS, MOST_CANDIDATES = 120.0, 4.0, 12
 # Of fewer rows rivals are sought for so many seconds, where a short law ended the search before.
-FEW_ROWS, RIVAL_SECONDS = 600, 8.0
+FEW_ROWS, RIVAL_SECONDS = 600, 15.0
 CLIP = 4.0
 # What is longer by less, twice in nats, is a rival.
 RIVAL = 30.0

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "report": LIBRARY | {"estimators"},
     "problems": {"tables", "posterior"},
     "ocean": {"tables", "posterior"},
-    "demo": LIBRARY | {"estimators", "report", "problems"},
+    "demo": LIBRARY | {"estimators", "report", "problems", "ocean"},
     "paper": LIBRARY | {"estimators", "report", "problems", "ocean"},
     "cli": LIBRARY | {"estimators", "report", "problems", "ocean", "demo", "paper"},
 }

@@ -12,6 +12,7 @@ import pandas as pd
 from isr.equations.check import CheckResult, check
 from isr.estimators.inverse import ConditionalISR
 from isr.estimators.inversion import Inversion
+from isr.estimators.law_regressor import LawRegressor
 from isr.estimators.settings import Effort, Training
 from isr.estimators.symbolic_flow import SymbolicFlow
 from isr.inversion.written import sections
@@ -105,13 +106,19 @@ def _named(x: np.ndarray, y: np.ndarray) -> pd.DataFrame:
 
 def tell(story: str, out: Say, folder: Path) -> None:
     """Print another story, and write its model and page into a folder."""
-    model, data, y_star = {"sensor": _sensor, "density": _density}[story](out)
+    told = {"sensor": _sensor, "density": _density, "regression": _regression, "ocean": _ocean}
+    model, data, y_star = told[story](out)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{story}.isr"
     model.save(path)
     page = write_report(path, folder / f"{story}.html", data=data, y_star=y_star)
     out(f"\nwritten: {page} (open it in a browser) and {path}\n\nNext\n  isr show {path}")
-    out(f"  isr posterior {path} --y u1=1.6,u2=1.04" if y_star else f"  isr sample {path} -n 1000")
+    names = model.to_bundle().y_names
+    if y_star is not None:
+        given = ",".join(f"{name}={value:.4g}" for name, value in zip(names, y_star, strict=True))
+        out(f"  isr posterior {path} --y {given}")
+    elif story == "density":
+        out(f"  isr sample {path} -n 1000")
 
 
 def _sensor(out: Say) -> tuple[Any, Any, Any]:
@@ -138,6 +145,44 @@ def _density(out: Say) -> tuple[Any, Any, Any]:
     out(f"{_indented(str(model.expressions_))}\n")
     out(f"{model.score(rows):.3f} nats per row; the truth has -3.53; {model.status_}")
     return model, rows, None
+
+
+def _regression(out: Say) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"length": rng.uniform(0.1, 2.0, 200)})
+    y = pd.DataFrame({"period": 2 * np.pi * np.sqrt(x["length"] / 9.81) + 0.01 * rng.normal(size=200)})
+    out("200 pendulums, periods taken to 10 ms. The truth is 2 pi sqrt(length / g) = 2.006 sqrt(length):\n")
+    model = LawRegressor(units={"length": "m", "period": "s"}, random_state=0).fit(x, y)
+    out(f"{_indented(str(model.expressions_))}\n\nscatter around it {np.ravel(model.residual_sd_)[0]:.4f} s")
+    return model, (x, y), None
+
+
+def _ocean(out: Say) -> tuple[Any, Any, Any]:
+    from isr.ocean import TRUTH, pressure, swellex96
+
+    tones = [49.0, 79.0, 112.0]
+    field = pressure(swellex96(m1=TRUTH[0], m2=TRUTH[1]), tones, n_jobs=1)[:, -1]
+
+    def hear(x: np.ndarray) -> np.ndarray:
+        sites = [swellex96(m1=depth, m2=speed) for depth, speed in x]
+        return pressure(sites, tones, n_jobs=1, progress=False, on_error="nan")[:, :, -1] / np.abs(field)
+
+    out("Three tones from a source 3 km away, heard by one hydrophone; 2,000 simulated sites:\n")
+    model = ConditionalISR(
+        n_blocks=3,
+        n_layers=2,
+        library={"constant": 1, "id": 2, "sin": 3, "product": 2},
+        noise=0.1,
+        units={"depth": "m", "speed": "m/s"},
+        training=Training("quick", n_restarts=1, penalty=None),
+        random_state=0,
+    )
+    model.fit_simulator({"depth": (200.5, 236.5), "speed": (1532.0, 1592.0)}, hear, 2000)
+    heard = field / np.abs(field)
+    y_star = tuple(np.stack([heard.real, heard.imag], axis=1).ravel().tolist())
+    out(f"{model.status_}; truth: {TRUTH[0]} m, {TRUTH[1]:.1f} m/s\n")
+    out(_indented(model.posterior(y_star).summary().round(2).reset_index().to_string(index=False)))
+    return model, None, y_star
 
 
 def _indented(text: str) -> str:

@@ -10,7 +10,7 @@ import isr
 def test_the_stories_are_listed(run):
     outcome = run("demo", "--list")
     names = [line.split()[2] for line in outcome.out.splitlines()]
-    assert names == ["arm", "sensor", "density"]
+    assert names == ["arm", "sensor", "density", "regression", "ocean"]
     assert json.loads(run("demo", "--list", "--json").out)["sensor"].startswith("temperature")
 
 
@@ -28,7 +28,9 @@ def test_the_folder_is_looked_at_before_the_work(story, run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("story", "said"), [("sensor", "pressure*temperature"), ("density", "nats per row")])
+@pytest.mark.parametrize(
+    ("story", "said"), [("sensor", "pressure*temperature"), ("regression", "sqrt(length)")]
+)
 def test_a_story_finds_its_law_and_leaves_a_model_and_a_page(story, said, run, tmp_path):
     outcome = run("demo", story)
     assert outcome.code == 0, outcome.err

@@ -245,6 +245,7 @@ def test_a_report_judges_the_posterior_on_rows(kind, run, models, tmp_path):
     assert run("report", models[kind], "--data", models["rows"], "--calibrate", "--out", "a.html").code == 0
     page = (tmp_path / "a.html").read_text("utf-8")
     assert 'id="calibration"' in page
+    assert "in the middle" in page
     assert "sbc ks" in page
 
 

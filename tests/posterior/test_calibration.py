@@ -1,6 +1,7 @@
 """An exact conjugate posterior passes every check; one too narrow, too wide or shifted does not."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
@@ -115,3 +116,20 @@ def test_shapes_and_non_finite_draws_are_refused():
     samples[0, :2] = np.inf
     with pytest.raises(ValueError, match="2 posterior draws are not finite"):
         calibration.tarp(np.zeros((5, 2)), samples)
+
+
+def test_posteriors_that_are_wrong_at_one_end_of_y_alone_are_found_there():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 1))
+    y = x + rng.normal(size=x.shape)
+    drawn = 0.5 * y[:, None] + np.sqrt(0.5) * rng.normal(size=(600, 99, 1))
+    told = pd.DataFrame(y, columns=["echo"])
+    assert str(calibration.Calibration.of(x, drawn, ["depth"], told)).endswith(
+        "in the middle and at the ends of y"
+    )
+    high = np.quantile(y, 0.85) < y[:, 0]
+    drawn[high] += 1.0
+    tests = calibration.check_calibration(x, drawn, names=["depth"], y=told)
+    failed = tests.loc[~tests["passed"], "test"].tolist()
+    assert "ranks where echo is highest" in failed
+    assert "ranks where echo is lowest" not in failed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +20,8 @@ STORIES = {
     "arm": "a robot arm backwards: which heights and angles reach a point?",
     "sensor": "temperature and pressure from two voltages",
     "density": "a bent cloud of points as a formula, and drawn from again",
+    "regression": "how a pendulum's period follows from its length, with units and noise",
+    "ocean": "water depth and sediment from sound (needs the ocean extra; a minute more at first)",
 }
 Story = StrEnum("Story", list(STORIES))
 Experiment = StrEnum("Experiment", "densities laws kinematics posteriors geoacoustics")
@@ -57,6 +61,28 @@ def demo(
         tell(story.value, lambda text: say(text, err=json), out)
     if json:
         print_json({**facts, "out": str(out)})
+
+
+def bench(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all when left out.")
+    ] = None,
+) -> None:
+    """Measure isr beside its peers by the scripts of a clone's folder of benchmarks, and write rows and a page.
+
+    Options are those of benchmarks/run.py and of the scripts: --quick, --out FOLDER, and what a script adds.
+
+    Example: isr bench sbibm --task sir --simulations 1000 --observation 1 --out /tmp/benchmarks
+    """
+    places = (Path(__file__).resolve().parents[3], Path.cwd())
+    script = next((p / "benchmarks/run.py" for p in places if (p / "benchmarks/run.py").is_file()), None)
+    if script is None:
+        raise FileNotFoundError(
+            "benchmarks come with the repository, not with the package; run this in a clone"
+        )
+    run = subprocess.run([sys.executable, str(script), *(names or []), *context.args], check=False)
+    raise typer.Exit(run.returncode)
 
 
 def reproduce(

@@ -58,6 +58,9 @@ for command in (
     experiments.demo, experiments.reproduce,
 ):  # fmt: skip
     app.command(cls=PlainCommand)(command)
+app.command(cls=PlainCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
+    experiments.bench
+)
 
 LONGEST_SENTENCE = 4000
 

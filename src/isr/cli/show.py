@@ -232,6 +232,7 @@ def report(
 def _calibration(bundle: Bundle, frame: Any) -> Any:
     """The checks of posterior draws for some rows, with the noise of training."""
     import numpy as np
+    import pandas as pd
 
     from isr.posterior.calibration import Calibration
 
@@ -243,4 +244,6 @@ def _calibration(bundle: Bundle, frame: Any) -> Any:
     x, y = rows[list(bundle.x_names)].to_numpy(), rows[list(bundle.y_names)].to_numpy()
     noise = np.asarray(bundle.metadata.get("noise", 0.0), dtype=float)
     y = y + noise * np.random.default_rng(0).normal(size=y.shape)
-    return Calibration.of(x, bundle.draws(y, N_DRAWS), bundle.x_names)
+    return Calibration.of(
+        x, bundle.draws(y, N_DRAWS), bundle.x_names, pd.DataFrame(y, columns=bundle.y_names)
+    )

@@ -18,6 +18,8 @@ LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 """Default credible levels of coverage curves."""
 # The share of the rows at each end of a column of y that is judged by itself, and of how many columns.
 END, MOST_COLUMNS = 0.2, 8
+# So many failed tests are named.
+MOST_TOLD = 6
 
 
 def sbc_ranks(truths: ArrayLike, samples: ArrayLike, *, random_state: int = 0) -> Int[np.ndarray, "n dim"]:
@@ -173,9 +175,21 @@ def tarp(truths: ArrayLike, samples: ArrayLike, *, random_state: int = 0) -> Cov
 
 
 def check_calibration(
-    truths: ArrayLike, samples: ArrayLike, *, names: Sequence[str] | None = None, random_state: int = 0
+    truths: ArrayLike,
+    samples: ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    y: pd.DataFrame | None = None,
+    random_state: int = 0,
 ) -> pd.DataFrame:
     """Return one row per test with its p-value, and ``passed`` at 5 % after Holm's correction for their number.
+
+    Args:
+        truths: Rows of x.
+        samples: Draws of the posterior of each.
+        names: What the variables are called.
+        y: The observation of each; ranks are then also judged in the middle of y and at the ends of each column.
+        random_state: Seed that breaks ties of ranks.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -185,8 +199,14 @@ def check_calibration(
         True
     """
     truths, samples = _check(truths, samples)
-    frame = uniformity(sbc_ranks(truths, samples), samples.shape[1], names=names, random_state=random_state)
+    ranks = sbc_ranks(truths, samples)
+    frame = uniformity(ranks, samples.shape[1], names=names, random_state=random_state)
     rows = [(f"sbc {kind}", name, frame.loc[name, kind]) for name in frame.index for kind in frame]
+    if y is not None:
+        positions = _positions(ranks, samples.shape[1], random_state)
+        for where, kept in list(regions_of(y.to_numpy(float), [str(c) for c in y.columns]).items())[1:]:
+            for name, column in zip(frame.index, positions[kept].T, strict=True):
+                rows.append((f"ranks {where}", name, float(stats.kstest(column, "uniform").pvalue)))
     rows.append(("tarp", "all", float(tarp(truths, samples, random_state=random_state).p_value)))
     table = pd.DataFrame(rows, columns=["test", "parameter", "p_value"])
     ordered = table["p_value"].sort_values()
@@ -220,19 +240,33 @@ class Calibration:
     tests: pd.DataFrame | None = None
 
     @classmethod
-    def of(cls, truths: ArrayLike, samples: ArrayLike, names: tuple[str, ...] | None = None) -> "Calibration":
-        """Return all checks of posterior draws ``(n, m, dim)`` against truths ``(n, dim)``."""
+    def of(
+        cls,
+        truths: ArrayLike,
+        samples: ArrayLike,
+        names: tuple[str, ...] | None = None,
+        y: pd.DataFrame | None = None,
+    ) -> "Calibration":
+        """Return all checks of posterior draws ``(n, m, dim)`` against truths ``(n, dim)``, with y by places too."""
         return cls(
             ranks=sbc_ranks(truths, samples),
             n_draws=np.shape(samples)[1],
             coverage=marginal_coverage(truths, samples),
             tarp=tarp(truths, samples),
-            tests=check_calibration(truths, samples, names=names),
+            tests=check_calibration(truths, samples, names=names, y=y),
         )
 
     def __str__(self) -> str:
         tests = [] if self.tests is None else self.tests.to_dict("records")
         bad = [f"{t['parameter']} by {t['test']} (p = {t['adjusted']:.1g})" for t in tests if not t["passed"]]
         if bad:
-            return f"not calibrated: {', '.join(bad)}; do not trust widths"
-        return f"calibrated, as far as {0 if self.ranks is None else len(self.ranks)} observations tell"
+            more = f" and {len(bad) - MOST_TOLD} more tests" if len(bad) > MOST_TOLD else ""
+            return f"not calibrated: {', '.join(bad[:MOST_TOLD])}{more}; do not trust widths there"
+        places = (
+            ": over all, in the middle and at the ends of y"
+            if any(t["test"].startswith("ranks ") for t in tests)
+            else ""
+        )
+        return (
+            f"calibrated, as far as {0 if self.ranks is None else len(self.ranks)} observations tell{places}"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 import warnings
@@ -106,7 +107,7 @@ class LawRegressor(FormulaRegressor):
             laws = fit_laws(
                 rows.some(split.train), rows.some(split.held_out), library=functions, units=self._units_of_outputs(),
                 max_time=float(self.max_time), seed=self.seed_,
-                say=(lambda what: print(f"search: {what}", file=sys.stderr)) if is_shown else None,
+                say=(lambda what: print(f"search: {self._named(what)}", file=sys.stderr)) if is_shown else None,
             )  # fmt: skip
             self.fit_: Any = refitted(laws, rows)
         self.history_ = History()
@@ -116,6 +117,11 @@ class LawRegressor(FormulaRegressor):
         if not self.status_.ok:
             warnings.warn(str(self.status_), ConvergenceWarning, stacklevel=2)
         return self
+
+    def _named(self, text: str) -> str:
+        """The text of a search, which calls the variables x1, x2, ..., with the user's names."""
+        names = self._x_names()
+        return re.sub(r"\bx(\d+)\b", lambda found: str(names[int(found[1]) - 1]), text)
 
     def _units_of_outputs(self) -> list[dict[str, str] | None]:
         if not self.units:
@@ -130,7 +136,7 @@ class LawRegressor(FormulaRegressor):
             return Status(True, f"converged in {self.fit_.seconds:.1f} s")
         i, share = max(left, key=lambda item: item[1])
         best = sorted((c[i] for c in self.fit_.candidates), key=lambda c: c.description_length)[:3]
-        texts = "; ".join(Formula(c.expression).text() for c in best)
+        texts = self._named("; ".join(Formula(c.expression).text() for c in best))
         what = f"what the law of {self.y_names_[i]} leaves, {share:.2g} of the spread, still depends on x"
         return Status(
             False, f"{what}; best found: {texts}", "give it more time, more rows, or another library"

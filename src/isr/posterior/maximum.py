@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize
 from scipy.special import ndtri
 from scipy.stats import chi2
 
@@ -79,6 +78,8 @@ N_DENSEST = 4
 N_FIRST = 12
 NEIGHBOURS = 0.05
 """Share of the draws, the nearest ones, that are compared with an end of the search."""
+N_STEPS = 200
+LONGEST_STEP = 0.5
 SHIFT = 1e-4
 """Of the differences that give slopes."""
 AT_BOUND = 1e-9
@@ -167,19 +168,45 @@ def _climb(density: Density, point: np.ndarray, radius: float) -> np.ndarray:
     """Return the end of an ascent by BFGS from ``point`` inside the ball.
 
     The search is free in u, with ``e = u / sqrt(1 + |u|² / radius²)``: u covers the space while e stays in the ball.
-    Slopes are central differences, in one call.
+    Steps are short and always upwards, so that the ascent does not leap into a spike elsewhere. Slopes are central
+    differences, in one call.
     """
     shifts = SHIFT * np.concatenate([np.zeros((1, len(point))), np.eye(len(point)), -np.eye(len(point))])
 
     def inside(u: np.ndarray) -> np.ndarray:
         return u / np.sqrt(1 + np.sum(u**2, axis=-1, keepdims=True) / radius**2)
 
-    def depth_and_slope(u: np.ndarray) -> tuple[float, np.ndarray]:
+    def value_and_slope(u: np.ndarray) -> tuple[float, np.ndarray]:
         value, *others = density(inside(u + shifts))[1]
         if not np.isfinite([value, *others]).all():
-            return np.inf, np.zeros_like(u)
-        return -float(value), np.subtract(others[len(u) :], others[: len(u)]) / (2 * SHIFT)
+            return -np.inf, np.zeros_like(u)
+        return float(value), np.subtract(others[: len(u)], others[len(u) :]) / (2 * SHIFT)
 
     u = point / np.sqrt(1 - np.sum(point**2) / radius**2)
-    with np.errstate(all="ignore"):
-        return inside(minimize(depth_and_slope, u, jac=True, method="BFGS", options={"gtol": 1e-8}).x)
+    value, slope = value_and_slope(u)
+    inverse = np.eye(len(u))
+    for _ in range(N_STEPS):
+        step = inverse @ slope
+        if not step @ slope > 0:
+            inverse, step = np.eye(len(u)), slope
+        step *= min(1.0, LONGEST_STEP / max(float(np.linalg.norm(step)), 1e-300))
+        for _ in range(30):
+            new_value, new_slope = value_and_slope(u + step)
+            if new_value >= value + 1e-4 * (step @ slope):
+                break
+            step = step / 2
+        else:
+            break
+        change, gain = slope - new_slope, new_value - value
+        u, value, slope = u + step, new_value, new_slope
+        if np.linalg.norm(slope) < 1e-9 or (gain < 1e-14 * (1 + abs(value)) and np.linalg.norm(step) < 1e-10):
+            break
+        along = step @ change
+        if along > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+            turned = inverse @ change
+            inverse = (
+                inverse
+                + (1 + change @ turned / along) * np.outer(step, step) / along
+                - (np.outer(turned, step) + np.outer(step, turned)) / along
+            )
+    return inside(u)

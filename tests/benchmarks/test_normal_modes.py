@@ -57,6 +57,7 @@ def test_without_pykrak_its_row_and_the_page_say_so(absent):
     assert "pykrak is not in the table: it is not installed." in TABLES(OURS + written([row]))
 
 
+@pytest.mark.slow
 def test_where_pykrak_breaks_the_page_gives_the_first_line_of_its_error(installed):
     installed(broken)
     rows = normal_modes.pykrak_rows(2, 0, quick=False)

@@ -42,15 +42,16 @@ def test_constant_and_linear_law_are_first_on_the_front():
     assert model.choose(complexity=1).predict(x).std() == pytest.approx(0.0)
 
 
+@pytest.mark.slow
 def test_errors_cover_the_truth_as_often_as_they_say():
     x, inside = rows(200), 0
-    for seed in range(2):
+    for seed in range(8):
         noise = 0.01 * np.random.default_rng(seed).normal(size=200)
         model = isr.LawRegressor().fit(x, 1.2345 * x[:, 0] / x[:, 1] - 0.777 * np.log(x[:, 1]) + noise)
         values, errors = np.array(model.formulas_.constants), model.errors_
         assert len(values) == 2, model.expressions_
         inside += sum(np.any(np.abs(values - true) < 2 * errors) for true in (1.2345, -0.777))
-    assert inside >= 3
+    assert inside >= 12
 
 
 def test_several_outputs_keep_their_order_and_save(tmp_path):
@@ -97,7 +98,7 @@ def test_a_library_restricts():
     x = rows()
     named = pd.DataFrame(x, columns=[f"angle {j}" for j in range(x.shape[1])])
     with pytest.warns(ConvergenceWarning, match="still depends on x; best found: .*angle 0"):
-        model = isr.LawRegressor([], max_time=10).fit(named, np.sin(4 * x[:, 0]))
+        model = isr.LawRegressor([], max_time=3).fit(named, np.sin(4 * x[:, 0]))
     assert not model.expressions_[0].atoms(sympy.Function)
 
 

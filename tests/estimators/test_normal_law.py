@@ -65,6 +65,7 @@ def test_a_network_with_a_little_of_the_wide_law_has_no_absurd_row():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 def test_few_rows_of_many_columns_are_no_worse_than_a_normal_law():
     train, fresh = wine()
     training = isr.Training(Effort(100, 100, 20), n_restarts=2)

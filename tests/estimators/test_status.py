@@ -111,9 +111,9 @@ def test_a_surrogate_worse_than_the_mean_is_named_with_its_score():
 
 
 def test_isr_on_a_product_that_changes_sign_is_never_silently_worse_than_a_constant():
-    x = np.random.default_rng(0).uniform(-2, 2, size=(600, 3))
+    x = np.random.default_rng(0).uniform(-2, 2, size=(400, 3))
     y = np.column_stack([x[:, 0] + x[:, 1] ** 2, x[:, 1] * x[:, 2]])
-    model = isr.ISR(training=isr.Training(Effort(300, 300, 50), n_restarts=2), random_state=0)
+    model = isr.ISR(training=isr.Training(Effort(100, 100, 20), n_restarts=1), random_state=0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(x, y)

@@ -123,9 +123,8 @@ class Search:
             self.say(what if best is None else f"{what}; best so far {best.expression.evalf(4)}")
 
 
-@threadpool_limits.wrap(
-    limits=1, user_api="blas"
-)  # tables are small: more threads took 1.4 times the processor time
+# Tables are small: more threads took 1.4 times the processor time.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def find_laws(
     x: np.ndarray,
     y: np.ndarray,

@@ -2,10 +2,11 @@
 
     python scripts/soak.py [--minutes 120] [--out soak.jsonl]
 
-Every tenth round brings a model of another shape, which is compiled anew; some shapes are pruned to equations. Prints
-one JSON row a round (its number is its seed), keeps one in ten in the file, and ends with a summary that names commit
-and machine. Fails if memory grows: the last quarter of the rounds may use at most 5 % or 50 MB more than the second
-quarter (the first one compiles and fills caches), and no file, process or thread may be left over.
+Every tenth round brings a model of another shape, which is compiled anew, and another law for those that search; some
+shapes are pruned to equations. Prints one JSON row per round (its number is its seed), keeps one in ten in the file,
+and ends with a summary that names commit and machine. Fails if memory grows: the last quarter of the rounds may use at
+most 5 % or 50 MB more than the second quarter (the first one compiles and fills caches), and no file, process or thread
+may be left over.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,12 @@ LIBRARIES = (
     {"constant": 1, "id": 1, "square": 2},
     {"constant": 1, "id": 2, "sin": 1},
     {"constant": 1, "id": 1, "tanh": 2},
+)
+LAWS: tuple[Callable[..., np.ndarray], ...] = (
+    lambda a, b: a * b**2,
+    lambda a, b: np.sin(a) + b,
+    lambda a, b: a / (1 + b**2),
+    lambda a, b: np.exp(-a) * b,
 )
 PLAIN = isr.Training(Effort(100, 0, 0), n_restarts=2, penalty=None, verbose=False)
 PRUNED = isr.Training(Effort(100, 100, 100), n_restarts=2, verbose=False)
@@ -90,13 +98,27 @@ def one_round(folder: Path, seed: int) -> None:
     else:
         model = isr.SymbolicFlow(**options).fit(x)
         model.sample(200)
+    kept(model, path)
+    x = rng.uniform(1, 3, size=(60, 2))
+    y = LAWS[number % len(LAWS)](x[:, 0], x[:, 1]) + 0.05 * rng.normal(size=len(x))
+    inversion = isr.Inversion(random_state=seed).fit(x, y)
+    inversion.posterior([float(np.median(y))]).sample(200)
+    kept(inversion, path)
+    regressor = isr.LawRegressor(max_time=5, random_state=seed).fit(x, y)
+    regressor.predict(x)
+    kept(regressor, path)
+    (folder / "part").unlink()
+
+
+def kept(model: Any, path: Path) -> None:
+    """Save a model, load it again, write its page, and clear both away."""
     model.save(path)
-    loaded = isr.load(path)
-    if not str(loaded.expressions):
+    if not str(isr.load(path).expressions):
         raise AssertionError("the loaded model has no equations")
-    write_report(model, folder / "report.html")
-    for name in ("model.isr", "report.html", "part"):
-        (folder / name).unlink()
+    page = path.with_suffix(".html")
+    write_report(model, page)
+    path.unlink()
+    page.unlink()
 
 
 def left_over(folder: Path) -> dict[str, int]:

@@ -339,22 +339,17 @@ def _scores(estimator: Any, pairs: Pairs) -> dict[str, float]:
     if pairs.y is not None and hasattr(estimator, "formulas_"):
         errors = estimator.fit_.front[estimator.chosen_].held_out_rows  # squared, in units of y's variance
         return {"held_out_r2": 1.0 - float(np.mean(errors)) / pairs.y.shape[1]}
-    from scipy.stats import multivariate_normal
-
     from isr.estimators import rows
+    from isr.estimators.normal_law import normal_law
 
     y = None if pairs.y is None else pairs.y.to_numpy()
-    known = rows.Pairs(pairs.x.to_numpy(), y=y, noise=getattr(estimator, "noise_", None))
+    known = rows.Pairs(pairs.x.to_numpy(), y=y, noise=getattr(estimator, "noise_", 0.0))
     split = rows.prepare(known, seed=estimator.seed_)
-    train, new = split.train, split.held_out
-    losses = -estimator.flow_.log_prob(new.x, new.y)
-    given = [np.column_stack([np.ones(len(p)), *([] if p.y is None else [p.y])]) for p in (train, new)]
-    slopes = np.linalg.lstsq(given[0], train.x, rcond=None)[0]
-    try:
-        covariance: Any = np.cov((train.x - given[0] @ slopes).T)
-        normal = -float(np.mean(multivariate_normal(cov=covariance).logpdf(new.x - given[1] @ slopes)))
-    except np.linalg.LinAlgError:  # some columns follow from others
-        normal = float("nan")
+    losses = -estimator.flow_.log_prob(split.held_out.x, split.held_out.y)
+    standard = {name: values.T for name, values in split.standard(split.held_out).items()}
+    normal = split.width - float(
+        np.mean(normal_law(split).log_prob(standard["x"][:, : split.dim], standard.get("y")))
+    )
     error = float(np.std(losses) / np.sqrt(len(losses)))
     return {"held_out_nats": float(np.mean(losses)), "standard_error": error, "normal_law_nats": normal}
 
@@ -362,10 +357,9 @@ def _scores(estimator: Any, pairs: Pairs) -> dict[str, float]:
 def _shown(scores: Mapping[str, float]) -> str:
     if "held_out_r2" in scores:
         return f"R² = {scores['held_out_r2']:.6g}"
-    law = scores["normal_law_nats"]
     named = {
         "this model": f"{scores['held_out_nats']:.4f} ± {scores['standard_error']:.4f}",
-        "a normal law": f"{law:.4f}" if law == law else "none, since some columns follow from others",
+        "a normal law": f"{scores['normal_law_nats']:.4f}",
     }
     return table([{"-log density of x, nats per row": k, "lower is better": v} for k, v in named.items()])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,19 +69,6 @@ class Expressions(Sequence):
     forward_padded: Program | None = None
     blocks: tuple[Block, ...] = ()
 
-    def __post_init__(self) -> None:
-        n_inputs, n_x = len((self.forward_padded or self.forward).inputs), len(self.x_names)
-        n_latent, back = len(self.forward.outputs), self.inverse
-        if n_inputs != n_x + self.n_padding:
-            raise ValueError(
-                f"the forward equations read {n_inputs} variables, but x has {n_x} and {self.n_padding} of padding"
-            )
-        if back is not None and (len(back.inputs) != n_latent or len(back.outputs) < n_x):
-            raise ValueError(
-                f"the inverse equations take {len(back.inputs)} latents to {len(back.outputs)} variables, expected "
-                f"{n_latent} to {n_x}"
-            )
-
     @property
     def directions(self) -> tuple[str, ...]:
         """``("forward", "inverse")``, or ``("forward",)`` of a regressor."""
@@ -132,18 +119,8 @@ class Expressions(Sequence):
             rows: x going forward; the latent (joint form: y, then z) going back.
             y: The condition, in the conditional form.
         """
-        program = self.program(direction)
-        if direction not in self._compiled:
-            self._compiled[direction] = compile_numpy(program)
-        outputs, log_det = evaluate(program, rows, y, function=self._compiled[direction])
+        outputs, log_det = evaluate(self.program(direction), rows, y)
         return outputs, None if self.inverse is None else log_det
-
-    @cached_property
-    def _compiled(self) -> dict[str, Callable]:
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def composed(self, direction: str = "forward", *, max_operations: float = 1000) -> Program:
         """Return one direction without intermediates, each output and the log-determinant in the inputs alone;
@@ -283,6 +260,7 @@ _RUNTIME: dict[str, Any] = {
 }
 
 
+@lru_cache(maxsize=16)
 def compile_numpy(program: Program) -> Callable:
     """Return a function of a list of input columns and a list of condition columns: outputs and log-determinant."""
     direction: Any = templates().get_template("direction.py.j2").module
@@ -293,13 +271,8 @@ def evaluate(
     program: Program,
     rows: Float[np.ndarray, "n inputs"],
     y: Float[np.ndarray, "m conditions"] | None = None,
-    *,
-    function: Callable | None = None,
 ) -> tuple[Float[np.ndarray, "n outputs"], Float[np.ndarray, " n"]]:
-    """Return the outputs and the log-determinants of a program for rows of inputs, given as many conditions or one.
-
-    ``function`` is what `compile_numpy` made of the program, to save compiling again.
-    """
+    """Return the outputs and the log-determinants of a program for rows of inputs, given as many conditions or one."""
     rows, given = _columns(rows, len(program.inputs), "the input"), None
     if program.conditions:
         if y is None:
@@ -311,7 +284,7 @@ def evaluate(
             raise ValueError(f"y must hold one row or as many as the input ({len(rows)}), got {len(given)}")
         given = np.broadcast_to(given, (len(rows), given.shape[1])).T
     with np.errstate(all="ignore"):
-        results, log_det = (function or compile_numpy(program))(list(np.ascontiguousarray(rows.T)), given)
+        results, log_det = compile_numpy(program)(list(np.ascontiguousarray(rows.T)), given)
     columns = [np.broadcast_to(np.asarray(r, np.float64), len(rows)) for r in (*results, log_det)]
     return np.stack(columns[:-1], axis=1), columns[-1].copy()
 

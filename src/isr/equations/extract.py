@@ -24,7 +24,7 @@ from isr.equations.functions import NAMES
 from isr.equations.graph import Graph, Node, Value, Writer, folded, recognised
 from isr.equations.program import LOG_DET, Block, Program, without_dead_code
 from isr.equations.read import read, symbols
-from isr.tables.names import check_names, symbol_names
+from isr.tables.names import names_given, symbol_names
 
 Symbols = tuple[sympy.Symbol, ...]
 
@@ -92,7 +92,7 @@ def extract(
 def _of_formulas(
     formulas: Formulas, x_names: Sequence[str] | None, y_names: Sequence[str] | None, units: dict[str, str]
 ) -> Expressions:
-    inputs = tuple(x_names or (f"x{i + 1}" for i in range(formulas.n_inputs)))
+    inputs = names_given(x_names, "x", formulas.n_inputs)
     outputs = tuple(y_names or output_names(formulas.n_outputs, inputs))
     names = symbol_names([*inputs, *outputs], taken=NAMES)
     known, labels = _symbols(names), dict(zip(names, (*inputs, *outputs), strict=True))
@@ -113,7 +113,7 @@ class Names(NamedTuple):
 
 def _names_of(flow: Flow, x_names: Sequence[str] | None, y_names: Sequence[str] | None) -> Names:
     """The symbols of a flow's variables; any text is a fine name: what is no safe identifier gets one like it."""
-    x, y = _given(x_names, "x", flow.dim), _given(y_names, "y", flow.condition_dim)
+    x, y = names_given(x_names, "x", flow.dim), names_given(y_names, "y", flow.condition_dim)
     shared = sorted(set(x) & set(y))
     if shared:
         raise ValueError(f"x and y share the name {shared[0]!r}; give every variable its own name")
@@ -135,15 +135,6 @@ def output_names(n: int, taken: Sequence[str] = ()) -> tuple[str, ...]:
     while set(names) & set(taken):
         names = tuple(f"{name}_out" for name in names)
     return names
-
-
-def _given(names: Sequence[str] | None, letter: str, n: int) -> tuple[str, ...]:
-    if names is None:
-        return tuple(f"{letter}{i + 1}" for i in range(n))
-    checked = check_names(names, what=letter)
-    if len(checked) != n:
-        raise ValueError(f"{letter} has {n} variables, but {len(checked)} names were given: {checked}")
-    return checked
 
 
 def _symbols(names: Sequence[str]) -> Symbols:

@@ -17,13 +17,11 @@ from sympy.printing.printer import Printer
 from sympy.printing.str import StrPrinter
 
 from isr.equations.program import LOG_DET, Program, written_out
+from isr.tables.names import GREEK_NAMES
 
-_SMALL = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon "
-    "phi chi psi omega"
-).split()
-_CAPITAL = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega".split()
-GREEK = dict(zip("αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ", (*_SMALL, *_CAPITAL), strict=True))
+# Other capitals look like Latin ones, and LaTeX has no name for them.
+_LATIN = "ΑΒΕΖΗΙΚΜΝΟΡΤΧς"
+GREEK = {letter: name for letter, name in GREEK_NAMES.items() if letter not in _LATIN}
 LETTERS = {name: letter for letter, name in GREEK.items()}
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _SUPERSCRIPT = str.maketrans("0123456789-", f"{_RAISED}⁻")

@@ -216,7 +216,7 @@ def check_calibration(
 
 @dataclass(frozen=True)
 class Calibration:
-    """Results of all checks, for a figure or a report; what is left out is not shown.
+    """Results of all checks, for a figure or a report.
 
     Args:
         ranks: From ``sbc_ranks``, a column per parameter.
@@ -233,11 +233,11 @@ class Calibration:
         'not calibrated'
     """
 
-    ranks: Int[np.ndarray, "n dim"] | None = None
-    n_draws: int = 0
-    coverage: Coverage | None = None
-    tarp: Coverage | None = None
-    tests: pd.DataFrame | None = None
+    ranks: Int[np.ndarray, "n dim"]
+    n_draws: int
+    coverage: Coverage
+    tarp: Coverage
+    tests: pd.DataFrame
 
     @classmethod
     def of(
@@ -257,16 +257,11 @@ class Calibration:
         )
 
     def __str__(self) -> str:
-        tests = [] if self.tests is None else self.tests.to_dict("records")
+        tests = self.tests.to_dict("records")
         bad = [f"{t['parameter']} by {t['test']} (p = {t['adjusted']:.1g})" for t in tests if not t["passed"]]
         if bad:
             more = f" and {len(bad) - MOST_TOLD} more tests" if len(bad) > MOST_TOLD else ""
             return f"not calibrated: {', '.join(bad[:MOST_TOLD])}{more}; do not trust widths there"
-        places = (
-            ": over all, in the middle and at the ends of y"
-            if any(t["test"].startswith("ranks ") for t in tests)
-            else ""
-        )
-        return (
-            f"calibrated, as far as {0 if self.ranks is None else len(self.ranks)} observations tell{places}"
-        )
+        by_place = any(t["test"].startswith("ranks ") for t in tests)
+        places = ": over all, in the middle and at the ends of y" if by_place else ""
+        return f"calibrated, as far as {len(self.ranks)} observations tell{places}"

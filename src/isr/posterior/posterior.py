@@ -32,7 +32,7 @@ from isr.posterior.maximum import (
 from isr.posterior.outliers import Extent, Likeness, TrainingRecord, warn_if_unlike
 from isr.posterior.pareto import effective_size, smooth
 from isr.posterior.priors import Density
-from isr.tables.names import check_names, quoted
+from isr.tables.names import names_given
 from isr.tables.tables import Columns, read_row, read_table
 
 N_POOL = 4096
@@ -217,8 +217,8 @@ class Posterior(AbstractPosterior):
         if not flow.condition_dim:
             raise ValueError("this flow observes nothing: a posterior needs a conditional or a joint flow")
         self.flow = flow
-        self.x_names = _names(x_names, flow.dim, "x")
-        self.y_names = _names(y_names, flow.condition_dim, "y")
+        self.x_names = names_given(x_names, "x", flow.dim)
+        self.y_names = names_given(y_names, "y", flow.condition_dim)
         self.y_star = read_observations(y_star, Columns(self.y_names, (None,) * flow.condition_dim))
         self.units = dict(units or {})
         self.prior = prior
@@ -302,10 +302,3 @@ def read_observations(y_star: Any, columns: Columns) -> Float[np.ndarray, "k d_y
     if np.ndim(y_star) == 2 and len(y_star) > 1:
         return read_table(y_star, like=columns, what="y_star").values
     return read_row(y_star, like=columns, what="y_star").reshape(1, -1)
-
-
-def _names(names: Sequence[str] | None, n: int, letter: str) -> tuple[str, ...]:
-    found = check_names(names or [f"{letter}{i + 1}" for i in range(n)], what=letter)
-    if len(found) != n:
-        raise ValueError(f"{letter} has {n} variables, but {len(found)} names were given: {quoted(found)}")
-    return found

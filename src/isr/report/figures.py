@@ -280,25 +280,19 @@ def _robust(values: np.ndarray, label: str) -> Axis:
 
 
 def calibration_figures(result: Calibration, names: Sequence[str]) -> list[Figure]:
-    """Return the figures of the calibration checks that were given."""
-    figures = []
-    if result.ranks is not None and result.n_draws:
-        steps = np.unique(np.linspace(1, result.n_draws, min(result.n_draws, 80)).astype(int))
-        grid = steps / (result.n_draws + 1)
-        curves = [np.searchsorted(np.sort(c), steps) / len(c) - grid for c in result.ranks.T]
-        low, high = (end - grid for end in ecdf_band(len(result.ranks), grid))
-        reach = 1.15 * max(float(np.max(np.abs([low, high, *curves]))), 1e-3)
-        chart = Chart(
-            Axis(0.0, 1.0, "rank / number of draws"), Axis(-reach, reach, "ECDF − uniform"), 380, 300
-        )
-        back = [chart.band(grid, low, high, "band"), chart.line([0, 1], [0, 0], "line faint")]
-        figures.append(_curves(chart, back, grid, curves, names, "Ranks of the truth"))
-    if result.coverage is not None:
-        figures.append(_coverage(result.coverage, names, "Coverage of intervals"))
-    if result.tarp is not None:
-        words = [f"TARP, p = {result.tarp.p_value:.2g}"]
-        figures.append(_coverage(result.tarp, words, "All parameters at once (TARP)"))
-    return figures
+    """Return the figures of the calibration checks."""
+    steps = np.unique(np.linspace(1, result.n_draws, min(result.n_draws, 80)).astype(int))
+    grid = steps / (result.n_draws + 1)
+    curves = [np.searchsorted(np.sort(c), steps) / len(c) - grid for c in result.ranks.T]
+    low, high = (end - grid for end in ecdf_band(len(result.ranks), grid))
+    reach = 1.15 * max(float(np.max(np.abs([low, high, *curves]))), 1e-3)
+    chart = Chart(Axis(0.0, 1.0, "rank / number of draws"), Axis(-reach, reach, "ECDF − uniform"), 380, 300)
+    back = [chart.band(grid, low, high, "band"), chart.line([0, 1], [0, 0], "line faint")]
+    return [
+        _curves(chart, back, grid, curves, names, "Ranks of the truth"),
+        _coverage(result.coverage, names, "Coverage of intervals"),
+        _coverage(result.tarp, [f"TARP, p = {result.tarp.p_value:.2g}"], "All parameters at once (TARP)"),
+    ]
 
 
 def _coverage(found: Coverage, names: Sequence[str], caption: str) -> Figure:

@@ -109,7 +109,7 @@ def render(data: ReportData) -> str:
         "marginals": marginal_figures(*drawn) if drawn else [],
         "fits": _fits(data),
         "calibration": None if found is None else calibration_figures(found, bundle.x_names),
-        "tests": [] if found is None or found.tests is None else found.tests.to_dict("records"),
+        "tests": [] if found is None else found.tests.to_dict("records"),
     }
     payload = {
         "sources": sources,

@@ -16,7 +16,7 @@ import pandas as pd
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.formula import Formulas
 from isr.formulas.front import Front, Point, choose
-from isr.tables.names import check_names, visible
+from isr.tables.names import check_names, names_given, visible
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
@@ -85,10 +85,8 @@ class Bundle:
     def __post_init__(self) -> None:
         n_x, n_y = self._widths
         for letter, given, n in (("x", self.x_names, n_x), ("y", self.y_names, n_y)):
-            if given and n is not None and len(given) != n:
-                raise ValueError(f"{letter} has {n} variables, but {len(given)} names were given: {given}")
-        if not self.x_names:
-            object.__setattr__(self, "x_names", tuple(f"x{i + 1}" for i in range(n_x or 0)))
+            if n is not None and (given or letter == "x"):
+                object.__setattr__(self, f"{letter}_names", names_given(given, letter, n))
         if not self.y_names and n_y:
             from isr.equations.extract import output_names
 

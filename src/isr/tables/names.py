@@ -19,16 +19,19 @@ from collections.abc import Iterable, Sequence
 _SAFE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}", re.ASCII)
 _SHORTENED_TO = 40
 
-_GREEK_LETTERS = (
+_SMALL = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu "
     "nu xi omicron pi rho sigma tau upsilon phi chi psi omega"
-).split()
-_GREEK = {
-    **dict(zip("αβγδεζηθικλμνξοπρστυφχψω", _GREEK_LETTERS, strict=True)),
-    **dict(zip("ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩ", (name.capitalize() for name in _GREEK_LETTERS), strict=True)),
-    "ς": "sigma",
-}
-_ANY_GREEK = f"[{''.join(_GREEK)}]"
+)
+GREEK_NAMES = dict(
+    zip(
+        "αβγδεζηθικλμνξοπρστυφχψωΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩς",
+        f"{_SMALL} {_SMALL.title()} sigma".split(),
+        strict=True,
+    )
+)
+"""What Greek letters are called."""
+_ANY_GREEK = f"[{''.join(GREEK_NAMES)}]"
 _ANY_LETTER = r"[^\W\d_]"
 _BESIDE_GREEK = re.compile(f"(?<={_ANY_GREEK})(?={_ANY_LETTER})|(?<={_ANY_LETTER})(?={_ANY_GREEK})")
 
@@ -89,6 +92,21 @@ def check_names(names: Iterable[str], *, what: str = "columns") -> tuple[str, ..
     return tuple(str(name) for name in checked)
 
 
+def names_given(names: Sequence[str] | None, letter: str, n: int) -> tuple[str, ...]:
+    """Return the names given for ``n`` variables, checked; where there are none, the letter with numbers.
+
+    Example:
+        >>> names_given(None, "x", 2)
+        ('x1', 'x2')
+    """
+    checked = check_names(names or [f"{letter}{i + 1}" for i in range(n)], what=letter)
+    if len(checked) != n:
+        raise ValueError(
+            f"{letter} has {n} variables, but {len(checked)} names were given: {quoted(checked)}"
+        )
+    return checked
+
+
 def symbol_names(names: Iterable[str], *, taken: Iterable[str] = ()) -> tuple[str, ...]:
     """Return one safe, unique identifier for each display name.
 
@@ -132,7 +150,7 @@ def _identifier(name: str) -> str:
     # NFKD turns subscripts into digits and parts accents from letters; the accents are dropped.
     text = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     text = _BESIDE_GREEK.sub("_", text)
-    text = "".join(_GREEK.get(c, c) for c in text)
+    text = "".join(GREEK_NAMES.get(c, c) for c in text)
     text = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:_SHORTENED_TO].strip("_")
     if not text:
         return "v"

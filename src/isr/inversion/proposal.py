@@ -11,12 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 import sympy
 
-from isr.inversion.adaptive import Adaptive, adapt
 from isr.inversion.chart import Chart, charts
 from isr.inversion.law import Law
 from isr.inversion.prior import PriorLaw
 from isr.inversion.target import Direct, Logs, Rows, Solved, Target, blocks
 from isr.motion.law import MotionLaw
+from isr.posterior.adaptive import Adaptive, adapt
 from isr.posterior.pareto import TRUSTED, Weights, smooth
 from isr.search.formula import Formula
 

@@ -5,7 +5,6 @@ Where the model gives the posterior for one observation, several are their produ
 an accurate model.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,12 +13,12 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import bisect
-from scipy.special import logsumexp
 
+from isr.bijections.affine import LOG_SQRT_2PI
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.parameters import cast
 from isr.posterior.abstract import AbstractPosterior
+from isr.posterior.adaptive import adapt
 from isr.posterior.maximum import (
     N_POINTS,
     Coordinates,
@@ -30,72 +29,31 @@ from isr.posterior.maximum import (
     standard_coordinates,
 )
 from isr.posterior.outliers import Extent, Likeness, TrainingRecord, warn_if_unlike
-from isr.posterior.pareto import effective_size, smooth
+from isr.posterior.pareto import Weights, smooth
 from isr.posterior.priors import Density
 from isr.tables.names import names_given
 from isr.tables.tables import Columns, read_row, read_table
 
 N_POOL = 4096
-MAX_ROUNDS = 12
-# The proposal is good enough once the effective size is this share of the pool.
-ENOUGH = 0.5
-# Weights are flattened until the effective size is this share, so that a fit never rests on a handful of draws.
-LEAST = 0.1
-# Share of draws that keep coming from the single posteriors, which bounds the weights in the tails.
-DEFENSIVE = 0.2
-N_MODES = 4
 
 
 @dataclass(frozen=True)
 class Product:
-    """The posterior given several observations (rows of ``y``), with the proposal that its draws are weighted from.
+    """The posterior given several observations (rows of ``y``), drawn with weights from a proposal adapted to it.
 
-    That is the even mixture of the single posteriors, and a mixture of normals (``modes``, in ``coordinates``) fitted
-    to an earlier pool. ``log_normaliser`` and ``effective_size`` are those of a pool of `N_POOL` draws.
+    ``log_normaliser`` and ``effective_size`` are those of a pool of `N_POOL` draws.
     """
 
     flow: Flow
     y: Float[np.ndarray, "k d_y"]
     prior: Density
     coordinates: Coordinates
-    modes: Any = None
+    proposal: Any = None
     log_normaliser: float = 0.0
     effective_size: float = 0.0
 
     def log_prob(self, x: Float[np.ndarray, "n d_x"]) -> Float[np.ndarray, " n"]:
         """Return the log-density of rows, normalised by the estimated integral."""
-        return self._target_and_single(x)[0] - self.log_normaliser
-
-    def sample(self, n: int, seed: int) -> tuple[np.ndarray, float]:
-        """Return ``n`` draws from a weighted pool up to 32 times as large, with the pool's effective size."""
-        wanted = min(4 * n * N_POOL / max(self.effective_size, 1.0), 32 * n)
-        x, log_weights = self.pool(max(N_POOL, int(wanted)), seed)
-        weights = smooth(log_weights)
-        return x[weights.resample(n, np.random.default_rng(seed))], weights.effective_size
-
-    def pool(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows from the proposal and their log-weights."""
-        rng = np.random.default_rng(seed)
-        n_single = n if self.modes is None else max(1, round(DEFENSIVE * n))
-        given = self.y[rng.integers(len(self.y), size=n_single)]
-        x = self.flow.sample(jax.random.key(seed), n_single, given)
-        if self.modes is not None:
-            points = self.modes.set_params(random_state=seed).sample(n - n_single)[0]
-            x = np.concatenate([x, self.coordinates.density(rng.permutation(points))[0]])
-        finite = np.isfinite(x).all(axis=1)
-        target, single = self._target_and_single(x[finite])
-        proposal = logsumexp(single, axis=1) - np.log(len(self.y))
-        if self.modes is not None:
-            points, log_det = self.coordinates.of(x[finite])
-            points = np.nan_to_num(points, nan=1e9, posinf=1e9, neginf=-1e9)
-            adapted = log_det + self.modes.score_samples(points)
-            both = np.stack([proposal, np.where(np.isnan(adapted), -np.inf, adapted)])
-            proposal = logsumexp(both, axis=0, b=np.array([[DEFENSIVE], [1 - DEFENSIVE]]))
-        log_weights = np.full(len(x), -np.inf)
-        log_weights[finite] = np.where(target > -np.inf, target - proposal, -np.inf)
-        return x, log_weights
-
-    def _target_and_single(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         single = np.stack([self.flow.log_prob(x, row[None]) for row in self.y], axis=1)
         log_prior = np.asarray(self.prior.log_prob(x), dtype=float)
         if log_prior.shape != (len(x),):
@@ -103,57 +61,50 @@ class Product:
                 f"prior.log_prob must return one number per row: {len(x)} rows gave shape {log_prior.shape}"
             )
         possible = np.isfinite(log_prior) & np.isfinite(single).all(axis=1)
-        total = np.full(len(x), -np.inf)
-        total[possible] = single[possible].sum(axis=1) + (1 - len(self.y)) * log_prior[possible]
-        return total, single
+        total = single.sum(axis=1) + (1 - len(self.y)) * log_prior - self.log_normaliser
+        return np.where(possible, total, -np.inf)
+
+    def sample(self, n: int, seed: int) -> tuple[np.ndarray, float]:
+        """Return ``n`` draws from a weighted pool up to 32 times as large, with the pool's effective size."""
+        wanted = min(4 * n * N_POOL / max(self.effective_size, 1.0), 32 * n)
+        x, weights = self.pool(max(N_POOL, int(wanted)), seed)
+        return x[weights.resample(n, np.random.default_rng(seed))], weights.effective_size
+
+    def pool(self, n: int, seed: int) -> tuple[np.ndarray, Weights]:
+        """Return rows from the proposal and their weights."""
+        u, log_q = self.proposal.sample(n, np.random.default_rng(seed))
+        x, log_p = self.at(u)
+        return x, smooth(log_p - log_q)
+
+    def at(self, u: Float[np.ndarray, "n d_x"]) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows of x at coordinates, and the log-density of the coordinates."""
+        x, log_normal = self.coordinates.density(u)
+        finite = np.isfinite(x).all(axis=1) & np.isfinite(log_normal)
+        log_p = np.full(len(x), -np.inf)
+        narrowing = log_normal + np.sum(0.5 * u**2 + LOG_SQRT_2PI, axis=1)
+        log_p[finite] = self.log_prob(x[finite]) - narrowing[finite]
+        return x, log_p
 
 
 def combine(flow: Flow, y: Float[np.ndarray, "k d_y"], prior: Density) -> Product:
     """Return the posterior given two or more observations of the same x, as rows ``y``.
 
-    Its proposal starts as the even mixture of the single posteriors. Each round weights a pool, flattens the weights
-    until they rest on a tenth of it, and fits a mixture of normals to it in the latent of a middle observation; the
-    round with the largest effective size is kept.
+    Its proposal is adapted in the latent of a middle observation, where the posterior of that one is normal.
     """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-
     middle = np.argmin(np.linalg.norm((y - y.mean(axis=0)) / (y.std(axis=0) + 1e-300), axis=1))
     coordinates = Coordinates(flow, y[middle : middle + 1])
     if flow.n_padding:
         draws = flow.sample(jax.random.key(0), 256, coordinates.y)
         coordinates = standard_coordinates(draws, bounds_of(flow))
-    product = best = Product(flow, y, prior, coordinates)
-    for seed in range(MAX_ROUNDS):
-        pool, log_weights = product.pool(N_POOL, seed)
-        possible = log_weights > -np.inf
-        if not possible.any():
-            raise ValueError(
-                "no draw has density under all observations at once: do they come from the same x, "
-                "and does the prior cover what the model was trained on?"
-            )
-        size, normaliser = effective_size(log_weights), float(logsumexp(log_weights) - np.log(N_POOL))
-        if size > best.effective_size:
-            best = replace(product, log_normaliser=normaliser, effective_size=size)
-        if size >= ENOUGH * N_POOL:
-            break
-        pool, log_weights = pool[possible], log_weights[possible]
-        least = min(LEAST * N_POOL, 0.5 * len(pool))
-        if size < least:
-            log_weights = log_weights * bisect(_lacks, 0.0, 1.0, args=(log_weights, least))
-        chosen = smooth(log_weights).resample(2000, np.random.default_rng(seed))
-        points, _ = coordinates.of(pool[chosen])
-        points = points[np.isfinite(points).all(axis=1)]
-        floor = 1e-6 * float(points.var(axis=0).mean()) + 1e-12
-        modes = GaussianMixture(N_MODES, reg_covar=floor, max_iter=50, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            product = replace(product, modes=modes.fit(points))
-    return best
-
-
-def _lacks(power: float, log_weights: np.ndarray, least: float) -> float:
-    return effective_size(power * log_weights) - least
+    product, rng = Product(flow, y, prior, coordinates), np.random.default_rng(0)
+    if not np.any(product.at(rng.normal(size=(N_POOL, flow.dim)))[1] > -np.inf):
+        raise ValueError(
+            "no draw has density under all observations at once: do they come from the same x, "
+            "and does the prior cover what the model was trained on?"
+        )
+    product = replace(product, proposal=adapt(lambda u: product.at(u)[1], flow.dim, rng))
+    _, weights = product.pool(N_POOL, 0)
+    return replace(product, log_normaliser=weights.log_mean, effective_size=weights.effective_size)
 
 
 class Posterior(AbstractPosterior):

@@ -53,30 +53,10 @@ if TYPE_CHECKING:
     from isr.storage import load, save
 
 __all__ = [
-    "ISR",
-    "PRIMITIVES",
-    "Condenser",
-    "ConditionalISR",
-    "EQLRegressor",
-    "Expressions",
-    "Flow",
-    "Inversion",
-    "LawRegressor",
-    "MotionRegressor",
-    "Primitive",
-    "SymbolicFlow",
-    "Training",
-    "__version__",
-    "build_flow",
-    "check",
-    "extract",
-    "load",
-    "ocean",
-    "problems",
-    "register_primitive",
-    "register_transformer",
-    "save",
-]
+    "ISR", "PRIMITIVES", "Condenser", "ConditionalISR", "EQLRegressor", "Expressions", "Flow", "Inversion",
+    "LawRegressor", "MotionRegressor", "Primitive", "SymbolicFlow", "Training", "__version__", "build_flow",
+    "check", "extract", "load", "ocean", "problems", "register_primitive", "register_transformer", "save",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -45,7 +45,7 @@ def run(out: Say = print, folder: str | Path = "demo", *, effort: Effort = EFFOR
     for title, text in found:
         out(f"{title}\n{_indented(text)}\n")
     out(f"{laws.verdict_}\n\nThe posterior for the end point (0, 1.5):\n")
-    out(_indented(laws.posterior(arm.TARGET).summary(4000).round(3).reset_index().to_string(index=False)))
+    out(_summary(laws, arm.TARGET, 3))
     _judge(laws, out)
 
     model = fit(effort)
@@ -132,7 +132,7 @@ def _sensor(out: Say) -> tuple[Any, Any, Any]:
     model = Inversion(units=units, random_state=0).fit(x, y)
     out(f"{_indented(str(model.law_))}\n\n{model.verdict_}\n")
     out("Backwards: u1 = 1.6 V and u2 = 1.04 V (truth: 40 °C, 2 bar)\n")
-    out(_indented(model.posterior([1.6, 1.04]).summary().round(3).reset_index().to_string(index=False)))
+    out(_summary(model, [1.6, 1.04], 3))
     return model, (x, y), (1.6, 1.04)
 
 
@@ -181,8 +181,13 @@ def _ocean(out: Say) -> tuple[Any, Any, Any]:
     heard = field / np.abs(field)
     y_star = tuple(np.stack([heard.real, heard.imag], axis=1).ravel().tolist())
     out(f"{model.status_}; truth: {TRUTH[0]} m, {TRUTH[1]:.1f} m/s\n")
-    out(_indented(model.posterior(y_star).summary().round(2).reset_index().to_string(index=False)))
+    out(_summary(model, y_star, 2))
     return model, None, y_star
+
+
+def _summary(model: Any, y_star: Any, digits: int) -> str:
+    rows = model.posterior(y_star).summary().round(digits).reset_index()
+    return _indented(rows.to_string(index=False))
 
 
 def _indented(text: str) -> str:

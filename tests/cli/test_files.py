@@ -103,6 +103,9 @@ TABLES = {
     "names behind a mark": ("rows.txt", "# a b\n1 2\n3 4\n", {"a": [1.0, 3.0], "b": [2.0, 4.0]}),
     "spaces": ("rows.dat", "  a    b\n 1.0  2\n 3.0  4\n", {"a": [1.0, 3.0], "b": [2.0, 4.0]}),
     "an index": ("rows.csv", ",a,b\n0,1,2\n1,3,4\n2,5,6\n", {"a": [1.0, 3.0, 5.0], "b": [2.0, 4.0, 6.0]}),
+    "a title": ("rows.csv", "Plant 4,,\nby: Mia\n\na,b,c\n1,2,3\n", {"a": [1.0], "b": [2.0], "c": [3.0]}),
+    "a title, commas": ("rows.csv", "Plant 4\na;b\nm;s\n1,5;2\n2;3\n", {"a": [1.5, 2.0], "b": [2.0, 3.0]}),
+    "no title": ("rows.csv", "x\n1.5\n2.5\n", {"x": [1.5, 2.5]}),
     "a name in two lines": ("rows.csv", '"a\n(m)",b\n1,2\n', {"a (m)": [1.0], "b": [2.0]}),
 }
 
@@ -133,6 +136,28 @@ def test_thousands_percent_and_missing_values_are_told(tmp_path):
         read_columns(path, ["a"])
 
 
+def test_a_title_above_the_names_of_a_sheet_is_left_out(tmp_path):
+    pytest.importorskip("openpyxl")
+    rows = [
+        ["Pilot plant", None, None],
+        [None, None, None],
+        ["run", "mass (g)", None],
+        [1, 2.5, None],
+        [2, 3.5, None],
+    ]
+    pd.DataFrame(rows).to_excel(tmp_path / "rows.xlsx", index=False, header=False)
+    frame = read_rows(tmp_path / "rows.xlsx")
+    assert frame.to_dict("list") == {"run": [1, 2], "mass (g)": [2.5, 3.5]}
+    assert frame.attrs["notes"] == ["the first lines, above the names, left out"]
+
+
+def test_a_single_column_of_decimal_commas_is_told_what_to_pass(tmp_path):
+    (tmp_path / "rows.csv").write_text("x\n1,5\n2,5\n")
+    with pytest.raises(ValueError, match="names 1 column; .* pass --delimiter ';'"):
+        read_rows(tmp_path / "rows.csv")
+    assert read_rows(tmp_path / "rows.csv", Layout(delimiter=";"))["x"].tolist() == [1.5, 2.5]
+
+
 def test_of_several_sheets_the_one_with_numbers_is_read_and_said(tmp_path):
     pytest.importorskip("openpyxl")
     path = tmp_path / "rows.xlsx"
@@ -140,7 +165,7 @@ def test_of_several_sheets_the_one_with_numbers_is_read_and_said(tmp_path):
         pd.DataFrame({"note": ["by hand"]}).to_excel(book, sheet_name="About", index=False)
         pd.DataFrame({"a": ["m", 1.0, 2.0]}).to_excel(book, sheet_name="Runs", index=False)
     frame = read_rows(path)
-    assert frame.attrs["notes"] == ["sheet 'Runs' of 'About', 'Runs'", "units from row 1"]
+    assert frame.attrs["notes"] == ["sheet 'Runs' of 'About', 'Runs'", "units from the line below the names"]
     assert numeric_columns(frame, ["a"], source=path)["a"].tolist() == [1.0, 2.0]
     with pytest.raises(ValueError, match=r"no sheet 'Run' \(did you mean 'Runs'\?\)"):
         read_rows(path, Layout(sheet="Run"))

@@ -112,7 +112,7 @@ WRONG = {
     "no column": ("fit rows.csv --x dpth", "has no column 'dpth' (did you mean 'depth'?)"),
     "no y column": ("fit rows.csv --y q", "rows.csv has no column 'q'"),
     "both": ("fit rows.csv --x depth --y depth", "'depth' stands in --x and in --y"),
-    "none left": ("fit rows.csv --y *", "no column is left for x"),
+    "none left": ("fit rows.csv --y *", "no column with numbers is left for x"),
     "density of y": ("fit rows.csv --y p1 --method flow", "leave --y out, or use --method cisr"),
     "nothing measured": ("fit rows.csv --method isr", "--method isr needs to know what is measured: add --y"),
     "unknown method": ("fit rows.csv --method magic", "'magic' is not one of 'law', 'formula', 'isr'"),

@@ -14,6 +14,7 @@ from isr.cli.options import Complexity, Force, Json, ModelFile, Seed, TableFile,
 from isr.cli.output import (
     TABLE_ENDINGS,
     hand_over,
+    heartbeat,
     print_json,
     refuse_existing,
     say,
@@ -160,7 +161,7 @@ def _each(
 
     from isr.posterior.abstract import summary_table
 
-    with warnings.catch_warnings(record=True) as told:
+    with heartbeat(f"{len(rows):,} posteriors"), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         drawn = bundle.draws(np.array(rows), n, seed=seed)
     if told:

@@ -20,8 +20,8 @@ STORIES = {
     "arm": "a robot arm backwards: which heights and angles reach a point?",
     "sensor": "temperature and pressure from two voltages",
     "density": "a bent cloud of points as a formula, and drawn from again",
-    "regression": "how a pendulum's period follows from its length, with units and noise",
-    "ocean": "water depth and sediment from sound (needs the ocean extra; a minute more at first)",
+    "regression": "a pendulum's period from its length, with units and noise",
+    "ocean": "water depth and sediment from sound (needs the extra ocean)",
 }
 Story = StrEnum("Story", list(STORIES))
 Experiment = StrEnum("Experiment", "densities laws kinematics posteriors geoacoustics")

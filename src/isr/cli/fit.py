@@ -6,11 +6,10 @@ import hashlib
 import shlex
 import sys
 import tempfile
-import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -31,7 +30,7 @@ from isr.cli.options import (
     priors_in,
     with_groups,
 )  # fmt: skip
-from isr.cli.output import print_json, refuse_existing, say, section, table
+from isr.cli.output import heartbeat, print_json, refuse_existing, say, section, table
 from isr.cli.show import check_model, checks_as_data, describe, described, print_front
 from isr.tables.memory import refuse_small_address_space
 
@@ -161,26 +160,6 @@ def fit(
     }  # fmt: skip
     rows = f"{shlex.quote(str(data))}{reading.flags()}"
     conclude(estimator, pairs, target, rows, as_json=json, provenance=provenance, overwrite=force)
-
-
-@contextmanager
-def heartbeat(what: str, *, most: float | None = None, every: float = 10.0) -> Iterator[None]:
-    """Say every so many seconds that ``what`` goes on, and how long it may take at most, until the block ends."""
-    ended, begun = threading.Event(), time.monotonic()
-
-    def beat() -> None:
-        while not ended.wait(every):
-            spent = time.monotonic() - begun
-            left = "" if most is None else f", at most {max(0.0, most - spent):.0f} s left"
-            say(f"{what}: {spent:.0f} s so far{left}", err=True)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _method(method: Method | None, y: str | None, knowledge: Knowledge, networks: Networks) -> Method:

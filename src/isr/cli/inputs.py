@@ -90,7 +90,7 @@ class Pairs(NamedTuple):
 def read_pairs(path: Path, x: str | None, y: str | None, reading: Reading) -> Pairs:
     """Return the columns of x and y that the user names; y is None where no name is given."""
     from isr.tables.arrays import oddities
-    from isr.tables.files import holds_numbers, match_columns
+    from isr.tables.files import are_dates, holds_numbers, match_columns
 
     frame = reading.rows(path)
     known = list(frame.columns)
@@ -107,13 +107,17 @@ def read_pairs(path: Path, x: str | None, y: str | None, reading: Reading) -> Pa
         x_names = match_columns(known, [name for name, is_one in others if is_one], source=path)
         idle = [name for name, is_one in others if not is_one]
         if idle:
-            say(f"{path}: columns without numbers are left out: {', '.join(map(repr, idle))}", err=True)
+            dated = any(are_dates(frame[name]) for name in idle) and "; --dates makes numbers of dates"
+            say(
+                f"{path}: columns without numbers are left out: {', '.join(map(repr, idle))}{dated or ''}",
+                err=True,
+            )
     else:
         x_names = match_columns(known, named(x), source=path)
         x_names = [n for n in x_names if n not in y_names or n in named(x)]
     shared = [name for name in x_names if name in y_names]
     if shared or not x_names:
-        what = f"{shared[0]!r} stands in --x and in --y" if shared else "no column is left for x"
+        what = f"{shared[0]!r} stands in --x and in --y" if shared else "no column with numbers is left for x"
         raise ValueError(f"{what}; a column is either unknown or measured")
     numbers = reading.numbers(frame, [*x_names, *y_names], path)
     refuse_too_large(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +31,26 @@ _WRITERS = {
 def say(text: str, **options: Any) -> None:
     """Print text; whatever in it would steer a terminal is written out."""
     typer.echo(visible(text, keep="\n\t"), **options)
+
+
+@contextmanager
+def heartbeat(what: str, *, most: float | None = None, every: float = 10.0) -> Iterator[None]:
+    """Say every so many seconds that ``what`` goes on, and how long it may take at most, until the block ends."""
+    ended, begun = threading.Event(), time.monotonic()
+
+    def beat() -> None:
+        while not ended.wait(every):
+            spent = time.monotonic() - begun
+            left = "" if most is None else f", at most {max(0.0, most - spent):.0f} s left"
+            say(f"{what}: {spent:.0f} s so far{left}", err=True)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def section(title: str, text: str) -> None:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from isr.cli.inputs import Reading, observation, open_model
 from isr.cli.options import Complexity, Force, Json, ModelFile, asked, with_groups
-from isr.cli.output import print_json, refuse_existing, say, say_written, section, table, write_text
+from isr.cli.output import (
+    heartbeat,
+    print_json,
+    refuse_existing,
+    say,
+    say_written,
+    section,
+    table,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from isr.equations.check import CheckResult
@@ -244,6 +253,6 @@ def _calibration(bundle: Bundle, frame: Any) -> Any:
     x, y = rows[list(bundle.x_names)].to_numpy(), rows[list(bundle.y_names)].to_numpy()
     noise = np.asarray(bundle.metadata.get("noise", 0.0), dtype=float)
     y = y + noise * np.random.default_rng(0).normal(size=y.shape)
-    return Calibration.of(
-        x, bundle.draws(y, N_DRAWS), bundle.x_names, pd.DataFrame(y, columns=bundle.y_names)
-    )
+    with heartbeat(f"{len(x)} posteriors"):
+        draws = bundle.draws(y, N_DRAWS)
+    return Calibration.of(x, draws, bundle.x_names, pd.DataFrame(y, columns=bundle.y_names))

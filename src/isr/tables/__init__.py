@@ -5,15 +5,6 @@ from isr.tables.names import check_names, symbol_names
 from isr.tables.tables import Columns, Split, Table, check_paired, read_row, read_table, split_rows
 
 __all__ = [
-    "Bounds",
-    "Columns",
-    "Split",
-    "Table",
-    "check_names",
-    "check_paired",
-    "parse_bounds",
-    "read_row",
-    "read_table",
-    "split_rows",
-    "symbol_names",
-]
+    "Bounds", "Columns", "Split", "Table", "check_names", "check_paired", "parse_bounds", "read_row", "read_table",
+    "split_rows", "symbol_names",
+]  # fmt: skip

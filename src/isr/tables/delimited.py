@@ -65,6 +65,7 @@ class _Head:
     units: dict[str, str]
     n_lines: int
     n_comments: int
+    n_title: int
 
 
 def read_text(path: Path, layout: Layout) -> pd.DataFrame:
@@ -108,6 +109,7 @@ def read_text(path: Path, layout: Layout) -> pd.DataFrame:
         "commas before decimals": head.decimal == "," and layout.decimal is None,
         f"text in {encoding}": encoding != "utf-8-sig" and layout.encoding is None,
         f"{n} line{'s' if n > 1 else ''} that begin{'' if n > 1 else 's'} with # left out": n > 0,
+        f"the first line{'s' if head.n_title > 1 else ''}, above the names, left out": head.n_title > 0,
         f"units from line {head.n_lines}": bool(head.units),
         "the first column, which has no name and counts the rows, left out": counts,
     }
@@ -146,6 +148,8 @@ def _guessed(path: Path, lines: list[str], layout: Layout) -> _Head:
     """What the first lines tell; what the layout states is not guessed."""
     n_comments = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     at = next((i for i, line in enumerate(lines) if line.strip() and i >= n_comments), len(lines))
+    title = sum(bool(line.strip()) for line in lines[at : _after_title(lines, at)])
+    at = _after_title(lines, at)
     first = lines[at] if at < len(lines) else ""
     while first.count('"') % 2 and at + 1 < len(lines):  # a name with a line end in it
         at, first = at + 1, f"{first} {lines[at + 1]}"
@@ -153,12 +157,8 @@ def _guessed(path: Path, lines: list[str], layout: Layout) -> _Head:
     delimiter = _delimiter(layout, first, rest)
     if n_comments and _are_numbers(_fields(first, delimiter)):
         # NumPy writes the names behind a # too
-        n_comments, first, rest, at = (
-            n_comments - 1,
-            lines[n_comments - 1].lstrip("# "),
-            lines[at:],
-            n_comments - 1,
-        )
+        n_comments -= 1
+        first, rest, at = lines[n_comments].lstrip("# "), lines[at:], n_comments
         delimiter = _delimiter(layout, first, rest)
     fields = [field for line in rest for field in _fields(line, delimiter)]
     is_comma = delimiter != "," and any(map(_DECIMAL_COMMA.fullmatch, fields))
@@ -168,7 +168,25 @@ def _guessed(path: Path, lines: list[str], layout: Layout) -> _Head:
     below = [[f.replace(decimal, ".") for f in _fields(line, delimiter)] for line in rest[:2]]
     has_units = len(below) == 2 and are_units(*below)
     units = {n: u.strip("[]()") for n, u in zip(names, below[0], strict=False) if u} if has_units else {}
-    return _Head(delimiter, decimal, names, units, at + 1 + has_units, n_comments)
+    return _Head(delimiter, decimal, names, units, at + 1 + has_units, n_comments, title)
+
+
+def _after_title(lines: list[str], at: int) -> int:
+    """The line of the names, where lines with a single entry, such as a title, stand above it."""
+    filled = [i for i in range(at, len(lines)) if lines[i].strip()][:10]
+    if filled and lines[filled[0]].count('"') % 2:
+        return at  # a name with a line end in it
+    found: dict[int, int] = {}
+    for delimiter in ",;\t|":
+        rows = [_fields(lines[i], delimiter) for i in filled]
+        entries = [[field for field in row if field] for row in rows]
+        k = next((k for k, row in enumerate(entries) if len(row) > 1), 0)
+        if entries and len(entries[0]) > 1:
+            return at
+        is_header = all(re.search(r"[^\W\d]", field) for field in entries[k]) if k else False
+        if is_header and k + 1 < len(rows) and len(rows[k]) == len(rows[k + 1]):
+            found[len(rows[k])] = filled[k]
+    return found[max(found)] if found else at
 
 
 def _delimiter(layout: Layout, first: str, rest: list[str]) -> str:
@@ -230,9 +248,11 @@ def _refuse_ragged(path: Path, encoding: str, head: _Head) -> None:
         for i, fields in enumerate(map(str.split, rows) if head.delimiter == " " else reader):
             number = head.n_lines + (i + 1 if head.delimiter == " " else reader.line_num)
             if fields and len(fields) != len(head.names):
+                n = len(head.names)
+                hint = "; where commas stand before decimals, pass --delimiter ';'" if n == 1 else ""
                 raise ValueError(
-                    f"line {number} of {path} has {len(fields)} values, but the first line names {len(head.names)} "
-                    "columns; every row needs one value per column"
+                    f"line {number} of {path} has {len(fields)} values, but the first line names {n} "
+                    f"column{'s' * (n != 1)}; every row needs one value per column{hint}"
                 )
 
 

@@ -105,7 +105,7 @@ def numeric_columns(
     columns: dict[str, Any] = {}
     for name in chosen:
         column = frame[name]
-        if (dates or name in first) and _are_dates(column):
+        if (dates or name in first) and are_dates(column):
             column, first[name] = _days(column, first.get(name))
         columns[name] = _numbers(column, name, source, frame.attrs)
     numbers = pd.DataFrame(columns, index=frame.index)
@@ -192,7 +192,7 @@ def _not_numeric(column: Any, name: str, source: str | Path, bad: np.ndarray) ->
     """The error for a column with texts in it; it says what may be done about them."""
     row = int(np.flatnonzero(bad)[0])
     given = str(column.iloc[row])
-    if _are_dates(column):
+    if are_dates(column):
         return ValueError(
             f"column {name!r} of {source} holds dates or times such as {given!r}, not numbers; leave it out of --x "
             "and --y, or pass --dates to make days since the first one of it"
@@ -215,7 +215,7 @@ def holds_numbers(column: Any, *, dates: bool = False) -> bool:
 
     if pd.api.types.is_numeric_dtype(column.dtype):
         return bool(column.notna().any())
-    if dates and _are_dates(column):
+    if dates and are_dates(column):
         return True
     texts = column.dropna().astype(str)
     is_written = texts.str.fullmatch(r"\s*[+-]?[\d.,\s]*\d[\d.,\s]*%?\s*").any()
@@ -224,7 +224,7 @@ def holds_numbers(column: Any, *, dates: bool = False) -> bool:
     )
 
 
-def _are_dates(column: Any) -> bool:
+def are_dates(column: Any) -> bool:
     """Whether a column holds dates or times: by its type, or texts that all read as such and hold a separator."""
     import pandas as pd
 
@@ -256,7 +256,9 @@ def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
 
     need("openpyxl")
     try:
-        sheets = pd.read_excel(path, engine="openpyxl", sheet_name=None, na_values=list(layout.missing))
+        sheets = pd.read_excel(
+            path, engine="openpyxl", sheet_name=None, header=None, na_values=list(layout.missing)
+        )
     except Exception as error:  # a damaged archive of damaged XML may fail anywhere
         raise ValueError(f"{path} is not an Excel file, or damaged: {error}") from None
     if layout.sheet is not None and layout.sheet not in sheets:
@@ -269,15 +271,21 @@ def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
         for name, sheet in sheets.items()
     }
     best = layout.sheet or max(sheets, key=n_numbers.__getitem__)
-    frame = sheets[best].rename(columns=lambda name: str(name).strip())
+    frame = sheets[best].dropna(axis=1, how="all")
     notes = [f"sheet {best!r} of {quoted(list(sheets))}"] if len(sheets) > 1 and not layout.sheet else []
-    units: dict[str, str] = {}
-    if len(frame) > 1:
-        below, then = ([("" if pd.isna(v) else str(v)) for v in frame.iloc[i]] for i in range(2))
-        if are_units(below, then):
-            units = {n: u.strip("[]()") for n, u in zip(frame.columns, below, strict=True) if u}
-            frame = frame.iloc[1:].reset_index(drop=True).infer_objects()
-            notes.append("units from row 1")
+    filled = frame.notna().sum(axis=1).to_numpy()
+    at = int(np.argmax(filled >= min(2, frame.shape[1]))) if len(frame) else 0
+    if at:
+        notes.append(f"the first line{'s' if at > 1 else ''}, above the names, left out")
+    texts = [
+        [("" if pd.isna(v) else str(v).strip()) for v in row] for row in frame.iloc[at : at + 3].to_numpy()
+    ]
+    names = [name or f"column {i + 1}" for i, name in enumerate(texts[0])] if texts else []
+    has_units = len(texts) == 3 and are_units(*texts[1:])
+    units = {n: u.strip("[]()") for n, u in zip(names, texts[1], strict=True) if u} if has_units else {}
+    notes += ["units from the line below the names"] if has_units else []
+    frame = frame.iloc[at + 1 + has_units :].reset_index(drop=True).infer_objects()
+    frame.columns = names
     frame.attrs.update(notes=notes, units=units)
     return frame
 

@@ -139,9 +139,10 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return ``" (did you mean …?)"`` where a known word looks like this one, else nothing."""
-    lowered = {k.lower(): k for k in known[:1000]}
-    close = difflib.get_close_matches(word.lower(), list(lowered), n=1)
+    """Return ``" (did you mean …?)"`` where a known word looks like this one, endings of files apart."""
+    ending = re.search(r"(\.\w+)?$", word.lower())[0]  # type: ignore[index]
+    lowered = {k.lower().removesuffix(ending): k for k in known[:1000]}
+    close = difflib.get_close_matches(word.lower().removesuffix(ending), list(lowered), n=1)
     return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
 
 

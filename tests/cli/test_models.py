@@ -402,3 +402,17 @@ def test_a_law_is_shown_plotted_predicted_and_reported(law, run, tmp_path):
     assert np.std(frame_of(out)["u"] - expected) < 0.15
     assert run("report", model, "--data", rows).code == 0
     assert "<math" in (tmp_path / "law.html").read_text("utf-8")
+
+
+def test_the_equations_of_a_law_are_checked_against_it(law, run):
+    model, rows = law
+    code, out, err = run("check", model)
+    assert (code, "equations = law" in out, err) == (0, True, "")
+    found = json.loads(run("check", model, "--data", rows, "--json").out)
+    assert (found["passed"], found["rows"][0]["n"]) == (True, 60)
+
+
+def test_names_that_formulas_cannot_hold_are_told_beside_them(law, run, tmp_path):
+    bundle = isr.load(law[0])
+    save(replace(bundle, x_names=("Tag (d)", "gain")), tmp_path / "named.isr")
+    assert "where Tag_d is Tag (d)\n" in run("show", tmp_path / "named.isr").out

@@ -150,7 +150,28 @@ def check_model(bundle: Bundle, rows: Any = None, y: Any = None) -> CheckResult:
     from isr.equations.check import check
 
     model: Any = bundle.model
+    if bundle.sections:
+        return _check_law(bundle, rows)
     return check(model, bundle.expressions, rows=rows, y=y if getattr(model, "condition_map", None) else None)
+
+
+def _check_law(bundle: Bundle, rows: Any) -> CheckResult:
+    """How well the equations of a law give its means and deviations, at rows drawn from the law of x."""
+    import numpy as np
+
+    from isr.equations.check import CheckResult, CheckRow, relative_error
+
+    model: Any = bundle.model
+    expressions, law = bundle.expressions, model.to_law()
+    if rows is None:
+        rows = model.to_prior(bundle.x_names).sample(1000, np.random.default_rng(0))
+    parts = [
+        part
+        for c, *both in zip(law.columns, *law.parts(rows), strict=True)
+        for part in both[: 2 - c.is_exact]
+    ]
+    error = relative_error(expressions.evaluate("forward", rows)[0], np.stack(parts, axis=1))
+    return CheckResult((CheckRow("equations = law", error, 1e-9, len(rows)),))
 
 
 def checks_as_data(result: CheckResult) -> dict[str, Any]:

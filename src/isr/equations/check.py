@@ -152,7 +152,7 @@ def check(
         ("inverse undoes forward, equations", expressions.evaluate("inverse", found, y)[0], x, 2 * tolerance),
         ("log-det = autodiff Jacobian", log_det[some], np.linalg.slogdet(np.asarray(matrices))[1], tolerance),
     ]
-    return CheckResult(tuple(CheckRow(name, _error(a, b), tol, len(a)) for name, a, b, tol in pairs))
+    return CheckResult(tuple(CheckRow(name, relative_error(a, b), tol, len(a)) for name, a, b, tol in pairs))
 
 
 def _error_of_formulas(formulas: Formulas, expressions: Expressions, x: np.ndarray) -> float:
@@ -184,7 +184,8 @@ def _jacobians(flow: Flow, x: Any, y: Any) -> Any:
     return jax.vmap(jacobian, in_axes=(0, None if y is None else 0))(x, y)
 
 
-def _error(found: np.ndarray, expected: np.ndarray) -> float:
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """Return the largest error in any column; infinite where one is not finite."""
     spread = np.std(expected, axis=0)
     scale = np.abs(expected) + np.where(spread > 0, spread, 1.0)
     if expected.ndim == 1:

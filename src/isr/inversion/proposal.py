@@ -173,7 +173,7 @@ class Proposal:
         >>> print(proposal)
         h = y - sin(a)
         a drawn from its law, and weighed
-        solved in turn: (a); weights are those of all together
+        also solved for (a); draws of all are weighed together
     """
 
     names: tuple[str, ...]
@@ -202,7 +202,7 @@ class Proposal:
                     lines.append(f"{', '.join(free)} drawn from {whose}, and weighed")
                 swapped = ["(" + ", ".join(self.names[j] for j in c.solved) + ")" for c in others]
                 if swapped:
-                    lines.append(f"solved in turn: {', '.join(swapped)}; weights are those of all together")
+                    lines.append(f"also solved for {', '.join(swapped)}; draws of all are weighed together")
         return lines
 
     def __str__(self) -> str:

@@ -67,7 +67,7 @@ class Doubt:
         size = self.roughness(x, y, own)
         if size > ROUGHEST:
             return (
-                f"{ROUGH}, constants are too rough by what moves a mean or a deviation by {_shown(size)} sd"
+                f"{ROUGH}, the constants are uncertain, which may move a mean or a deviation by {_shown(size)} sd"
             )
         return ""
 

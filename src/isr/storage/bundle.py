@@ -16,7 +16,7 @@ import pandas as pd
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.formula import Formulas
 from isr.formulas.front import Front, Point, choose
-from isr.tables.names import check_names, names_given, visible
+from isr.tables.names import check_names, names_given, symbol_names, visible
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
@@ -271,7 +271,11 @@ class Bundle:
         if not hasattr(self.model, "sections"):
             return []
         verdict = str(self.metadata.get("verdict", ""))
-        return [("Verdict", verdict), *self.model.sections(self.x_names)]
+        (title, first), *others = self.model.sections(self.x_names)
+        symbols = zip(symbol_names([*self.x_names, *self.y_names]), self.x_names, strict=False)
+        names = [f"{symbol} is {name}" for symbol, name in symbols if symbol != name]
+        first = "\n".join([first, *([f"where {', '.join(names)}"] if names else [])])
+        return [("Verdict", verdict), (title, visible(first, "\n")), *others]
 
     @cached_property
     def _read_laws(self) -> Any:

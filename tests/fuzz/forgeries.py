@@ -10,6 +10,7 @@ import io
 import json
 import time
 import typing
+import warnings
 from importlib import import_module
 
 import jax
@@ -17,15 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
+from equations.expression_models import make
 from isr.bijections.build import Architecture, build_flow
 from isr.bijections.charts import Polar
-from isr.bijections.flow import Flow
+from isr.bijections.flow import Ensemble, Flow
 from isr.bijections.formula import Formulas
 from isr.bijections.primitives import PRIMITIVES
 from isr.cli import main
+from isr.cli.program import FAULT, meaning
+from isr.cli.show import describe
 from isr.inversion.law import Column, Group, Law
-from isr.inversion.prior import of_prior
+from isr.inversion.prior import of_prior, recognise_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
+from isr.motion.law import Channel, MotionLaw
+from isr.motion.record import SavedMotion, of_motion
 from isr.posterior.priors import parse_prior
 from isr.search.formula import FUNCTIONS, Formula, parse
 from isr.storage import Bundle, ModelFileError, from_bytes, layout, to_bytes
@@ -52,22 +58,67 @@ def forged(content: dict, tensors: dict) -> bytes:
 
 
 def whole_models() -> list[bytes]:
-    """Return a file of a flow, of formulas, of laws and of a flow without numbers of its own."""
+    """Return a file of each kind that users save: flows, formulas, laws, laws of motion, ensembles."""
     flow = build_flow(
         jax.random.key(0), 2, architecture=Architecture(n_blocks=1, n_layers=1, mixing="linear")
     )
-    law = Formulas(jnp.array([1.0, 2.0]), (CONSTANT,), 1, 2)
-    column = Column("y", 0, Formula(parse("a**2 + sin(b)", ["a", "b"])), Formula(parse("0.1", [])))
-    laws = SavedLaws(
-        of_law(Law(("a", "b"), (column,), (Group((0,)),))),
-        of_prior_law(of_prior(parse_prior({"a": (0, 1), "b": (0, 1)}), ["a", "b"])),
+    formulas = Formulas(jnp.array([1.0, 2.0]), (CONSTANT,), 1, 2)
+    uniform = of_prior(parse_prior({"a": (0, 1), "b": (0, 1)}), ["a", "b"])
+    mean, noise = Formula(parse("a**2 + sin(b)", ["a", "b"])), Formula(parse("0.1", []))
+    law = Law(("a", "b"), (Column("y", 0, mean, noise),), (Group((0,)),))
+    several = Law(
+        ("a", "b"),
+        (
+            Column("y", 0, mean, noise),
+            Column("w", 1, Formula(parse("a*b", ["a", "b"])), mean, transform="log"),
+        ),
+        (Group((0, 1), correlation=Formula(parse("0.5", []))),),
+        n_y=3,
     )
+    rates = ("0.5*m - 0.1*m*n", "-k*n"), ("exp(k)", None)
+    motion = MotionLaw(
+        ("k",),
+        tuple(
+            Channel(name, Formula(parse(rate, ["k", "m", "n"])), log=name == "m",
+                    start=None if start is None else Formula(parse(start, ["k"])), columns=columns)
+            for name, rate, start, columns in zip("mn", *rates, ((0, 2), (1, 3)), strict=True)
+        ),
+        (0.0, 1.5), y_names=("m0", "n0", "m1", "n1"),
+    )  # fmt: skip
+    metadata = {"front": {"nll": [1.0], "complexity": [9], "chosen": [True]}, "seed": 3}
+    pair = {"x_names": ("a", "b"), "y_names": ("y",)}
+    alone = {"x_names": ("a", "b")}
+    kept = SavedLaws(of_law(law), of_prior_law(uniform))
     return [
-        to_bytes(Bundle(flow, x_names=("a", "b"), units={"a": "m"}, metadata={"front": {"nll": [1.0]}})),
-        to_bytes(Bundle(law, x_names=("a", "b"), kind="EQLRegressor")),
-        to_bytes(Bundle(laws, x_names=("a", "b"), y_names=("y",), kind="Inversion")),
+        to_bytes(Bundle(flow, **alone, units={"a": "m"}, metadata={"front": {"nll": [1.0]}})),
+        to_bytes(Bundle(formulas, **alone, kind="EQLRegressor")),
+        to_bytes(Bundle(kept, **pair, kind="Inversion")),
         to_bytes(Bundle(Flow(Polar(jnp.zeros(2), (0, 1), 2)))),
-    ]
+        to_bytes(Bundle(make("sparse"), kind="SymbolicFlow", metadata=metadata)),
+        to_bytes(Bundle(make("linear condenser"), kind="ConditionalISR", others={"front 0": make("joint")})),
+        to_bytes(Bundle(make("joint"), kind="ISR", metadata=metadata)),
+        to_bytes(Bundle(make("mixture"))),
+        to_bytes(Bundle(make("triangular"))),
+        to_bytes(Bundle(make("edges"))),
+        to_bytes(Bundle(make("spiral"))),
+        to_bytes(Bundle(make("leaky ReLU"))),
+        to_bytes(Bundle(Ensemble.of((make("polar"), make("tails"), make("bounded")), [0.5, 0.3, 0.2]))),
+        to_bytes(
+            Bundle(SavedLaws(of_law(several), recognised()), ("a", "b"), ("y", "w", "v"), kind="Inversion")
+        ),
+        to_bytes(Bundle(SavedMotion(of_motion(motion)), kind="MotionRegressor")),
+        to_bytes(
+            Bundle(SavedLaws(of_motion(motion), of_prior_law(of_prior(parse_prior({"k": (0, 1)}), ["k"]))),
+                   ("k",), ("m0", "n0", "m1", "n1"), kind="Inversion")
+        ),
+    ]  # fmt: skip
+
+
+def recognised() -> list:
+    """A law of x as it is recognised from rows: one column of a mixture, one that depends on it."""
+    rng = np.random.default_rng(0)
+    a = np.where(rng.random(400) < 0.4, -3.0, 2.0) + rng.normal(size=400)
+    return of_prior_law(recognise_prior(np.stack([a, np.exp(0.3 * a + rng.normal(size=400))], 1), ("a", "b")))
 
 
 def places(node, path=()):
@@ -78,31 +129,69 @@ def places(node, path=()):
         yield from places(part, (*path, key))
 
 
-def forgery(rng: np.random.Generator, models: list[bytes]) -> bytes:
-    """Return one of the models with up to three things changed."""
-    content, tensors = opened(models[rng.integers(len(models))])
-    for _ in range(rng.integers(1, 4)):
-        known = list(places(content["bundle"]))
-        *path, last = known[rng.integers(len(known))]
-        node = content["bundle"]
-        for key in path:
-            node = node[key]
-        kind = rng.integers(6)
-        if kind == 0 and isinstance(node, dict):
-            del node[last]
-        elif kind == 1:
-            node[last] = _part(rng, 4)
-        elif isinstance(node[last], str) and kind == 2:
-            node[last] = _law(rng, 6)
-        elif kind == 3:
-            content["bundle"]["model"] = _formulas(rng, tensors) if rng.integers(2) else _part(rng, 6)
-        else:
-            node[last] = _odd(rng)
-    if tensors and not rng.integers(3):
-        name = sorted(tensors)[rng.integers(len(tensors))]
-        shape = tuple(rng.integers(0, 4, size=rng.integers(0, 4)))
-        tensors[name] = np.ones(shape, ("float64", "int64", "bool", "float32")[rng.integers(4)])
-    return forged(content, tensors)
+class Forger:
+    """Twists whole files: what they hold is read once, and changed in memory; small ones are taken more often."""
+
+    def __init__(self, models: list[bytes]) -> None:
+        ease = 1 / np.array([len(data) for data in models])
+        self.until = np.cumsum(ease / ease.sum())
+        self.models = []
+        for data in models:
+            content, tensors = opened(data)
+            self.models.append((json.dumps(content), tensors, list(places(content["bundle"]))))
+
+    def __call__(self, rng: np.random.Generator) -> bytes:
+        """Return one of the models with up to three things changed."""
+        text, tensors, known = self.models[np.searchsorted(self.until, rng.random() * self.until[-1])]
+        content, tensors = json.loads(text), dict(tensors)
+        for _ in range(rng.integers(1, 4)):
+            with contextlib.suppress(LookupError, TypeError):  # a place that an earlier change took away
+                _twist(rng, content["bundle"], known[rng.integers(len(known))], tensors)
+        if tensors and not rng.integers(5):
+            name = sorted(tensors)[rng.integers(len(tensors))]
+            tensors[name] = _array(rng, tensors[name])
+        return forged(content, tensors)
+
+
+def _twist(rng, bundle, place, tensors):
+    *path, last = place
+    node = bundle
+    for key in path:
+        node = node[key]
+    kind, old = rng.integers(8), node[last]
+    if isinstance(old, str) and kind <= 3:
+        words = (*layout.CLASSES, *PRIMITIVES, *_KINDS)
+        node[last] = _law(rng, 6) if rng.integers(2) else words[rng.integers(len(words))]
+    elif isinstance(old, bool | int | float) and kind <= 4:
+        near = (old + 1, old - 1, -old, old / 2, 2 * old, 0, 1, float(rng.normal()), int(rng.integers(5)))
+        node[last] = near[rng.integers(len(near))]
+    elif isinstance(old, list) and kind <= 3:
+        i, j = rng.integers(len(old) + 1, size=2)
+        node[last] = (old[:i], old + old[i:j], old[::-1], old[i:])[rng.integers(4)]
+    elif kind == 4 and isinstance(node, dict):
+        del node[last]
+    elif kind == 5 and not rng.integers(3):
+        node[last] = _part(rng, 4)
+    elif kind == 6 and not rng.integers(3):
+        bundle["model"] = _formulas(rng, tensors) if rng.integers(2) else _part(rng, 6)
+    else:
+        node[last] = _odd(rng)
+
+
+_KINDS = (
+    "normal", "t", "poisson", "binomial(9)", "lognormal", "uniform", "log", "exp", "square", "affine", "function",
+)  # fmt: skip
+
+
+def _array(rng, old):
+    """Another array, or one of the same shape and type with odd numbers in it."""
+    if rng.integers(2) and old.size:
+        values = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e308, 1e-308, 0.5, 3.0])
+        with np.errstate(all="ignore"):
+            odd = values[rng.integers(len(values), size=old.shape)].astype(old.dtype)
+        return np.where(rng.random(old.shape) < rng.choice([0.1, 1.0]), odd, old)
+    shape = tuple(rng.integers(0, 4, size=rng.integers(0, 4)))
+    return np.ones(shape, ("float64", "int64", "bool", "float32")[rng.integers(4)])
 
 
 def _odd(rng):
@@ -158,7 +247,7 @@ def _part(rng, depth):
     """A part of any class that a file may hold, its fields of about the right types."""
     name = sorted(layout.CLASSES)[rng.integers(len(layout.CLASSES))]
     cls = getattr(import_module(layout.CLASSES[name]), name)
-    return {"class": name, "fields": {k: _value(rng, hint, depth) for k, hint in typing.get_type_hints(cls).items()
+    return {"class": name, "fields": {k: _value(rng, hint, depth) for k, hint in layout.hints_of(cls).items()
                                       if k in cls.__dataclass_fields__}}  # fmt: skip
 
 
@@ -176,19 +265,26 @@ def _value(rng, hint, depth):
     return _part(rng, depth - 1) if depth > 0 else _odd(rng)
 
 
-def judged(data: bytes, folder) -> tuple[str, float]:
+def judged(data: bytes, path=None) -> tuple[str, float]:
     """Return what became of a file, ``"refused"`` or ``"shown"``, and the seconds of processor time it took.
 
-    An accepted one must be shown, or be refused in a sentence.
+    An accepted one must be shown, or be refused in a sentence; by the whole command line where there is a path.
     """
-    begun = time.process_time()
+    begun, warning = time.process_time(), warnings.catch_warnings()
     try:
-        from_bytes(data)
+        bundle = from_bytes(data)
+        if path is not None:
+            path.write_bytes(data)
+            run_command("show", path)
+        else:
+            with warning, contextlib.redirect_stdout(io.StringIO()):
+                warnings.simplefilter("ignore")
+                describe(bundle, "forward")
     except ModelFileError:
         return "refused", time.process_time() - begun
-    path = folder / "forged.isr"
-    path.write_bytes(data)
-    run_command("show", path)
+    except Exception as error:
+        if meaning(error) == FAULT:
+            raise
     return "shown", time.process_time() - begun
 
 

@@ -143,8 +143,13 @@ def _explain_usage(error: Exception) -> int:
     return WRONG_INPUT
 
 
+def meaning(error: Exception) -> int:
+    """Return the exit code of an error."""
+    return next((MEANINGS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in MEANINGS), FAULT)
+
+
 def _explain(error: Exception) -> int:
-    code = next((MEANINGS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in MEANINGS), FAULT)
+    code = meaning(error)
     sentence = str(error) or type(error).__name__
     if isinstance(error, OSError) and sentence.startswith("[Errno"):
         sentence = f"{error.strerror}{f': {error.filename}' if error.filename else ''}"

@@ -326,7 +326,8 @@ def recognised(expression: Any) -> Any:
                 return sympy.Rational(fraction.numerator, fraction.denominator) * special
         return None
 
-    found = {f: simple(float(f)) for f in expression.atoms(sympy.Float)}
+    # Beyond these sizes there is nothing to recognise, and the largest doubles would overflow.
+    found = {f: simple(float(f)) for f in expression.atoms(sympy.Float) if 1e-3 < abs(f) < 1e5}
     return expression.xreplace({f: e for f, e in found.items() if e is not None})
 
 

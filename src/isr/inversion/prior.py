@@ -154,6 +154,12 @@ class NormalMixture:
     covariances: Float[np.ndarray, "k d d"]
     bounds: None = None
 
+    def __post_init__(self) -> None:
+        shapes = self.weights.shape, self.means.shape, self.covariances.shape
+        k, d = shapes[1] if len(shapes[1]) == 2 else (0, 0)
+        if shapes != ((k,), (k, d), (k, d, d)):
+            raise ValueError(f"weights, means and covariances of a mixture do not fit: {shapes}")
+
     @property
     def description(self) -> str:
         """What it is, in words."""

@@ -9,6 +9,7 @@ line to `CHANGES`; files written before then load as if they had been written to
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -162,10 +163,7 @@ def _built(name: str, fields: Fields, source: Source) -> eqx.Module:
 
 def refuse_wrong_fields(cls: type, fields: Fields, largest: int) -> None:
     """Raise unless each field is of the type its class declares, and counts are at most ``largest``."""
-    try:
-        hints = typing.get_type_hints(cls)
-    except NameError:  # a class of a user's own may name types that exist for a checker alone
-        return
+    hints = hints_of(cls)
     for name, value in fields.items():
         if name in hints and not _fits(value, hints[name], largest):
             shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
@@ -173,6 +171,15 @@ def refuse_wrong_fields(cls: type, fields: Fields, largest: int) -> None:
                 f"the {name} of its {cls.__name__} is {shown}, not {getattr(hints[name], '__name__', hints[name])}"
                 f" (counts up to {largest}); {REMEDY}"
             )
+
+
+@functools.cache
+def hints_of(cls: type) -> dict[str, Any]:
+    """Return the types that a class declares for its fields."""
+    try:
+        return typing.get_type_hints(cls)
+    except NameError:  # a class of a user's own may name types that exist for a checker alone
+        return {}
 
 
 def _fits(value: Any, hint: Any, largest: int) -> bool:

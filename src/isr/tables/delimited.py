@@ -225,6 +225,8 @@ def _names(path: Path, first: str, delimiter: str) -> list[str]:
             "perhaps it lies on its side"
         )
     names = [from_cell(name) for name in _fields(first, delimiter)]
+    if not names:
+        raise ValueError(f"the first line of {path} is empty; it must hold the names of the columns")
     if _are_numbers(names):
         example = delimiter.join(f"x{i + 1}" for i in range(min(len(names), 3)))
         raise ValueError(

@@ -155,12 +155,11 @@ _GROUPED = {".": r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", ",": r"[+-]?\d{1,3}([.\s]\d{3
 
 def _numbers(column: Any, name: str, source: str | Path, about: Mapping[str, Any]) -> np.ndarray:
     """A column as doubles, NaN where there is no value."""
-    import pandas as pd
 
     refuse_times(column, name=name, what=str(source))
     if np.iscomplexobj(column):
         raise ValueError(f"column {name!r} of {source} is complex; name its parts {name}_re and {name}_im")
-    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan).copy()
+    values = _coerced(column).to_numpy(dtype=np.float64, na_value=np.nan).copy()
     bad = np.isnan(values) & column.notna().to_numpy()
     if bad.any():
         read = _as_people_write(column[bad].astype(str).str.strip(), name, about)
@@ -168,6 +167,17 @@ def _numbers(column: Any, name: str, source: str | Path, about: Mapping[str, Any
             raise _not_numeric(column, name, source, bad)
         values[bad] = read
     return values
+
+
+def _coerced(column: Any) -> Any:
+    """A column as numbers, with no value where there is none."""
+    import pandas as pd
+
+    try:
+        return pd.to_numeric(column, errors="coerce")
+    except OverflowError:
+        too_long = column.astype(str).str.fullmatch(r"\s*[+-]?\d{309,}\s*")  # beyond the largest double
+        return pd.to_numeric(column.where(~too_long, np.inf), errors="coerce")
 
 
 def _as_people_write(texts: Any, name: str, about: Mapping[str, Any]) -> np.ndarray | None:
@@ -220,7 +230,7 @@ def holds_numbers(column: Any, *, dates: bool = False) -> bool:
     texts = column.dropna().astype(str)
     is_written = texts.str.fullmatch(r"\s*[+-]?[\d.,\s]*\d[\d.,\s]*%?\s*").any()
     return getattr(column.dtype, "kind", "O") not in "mM" and bool(
-        is_written or pd.to_numeric(column, errors="coerce").notna().any()
+        is_written or _coerced(column).notna().any()
     )
 
 
@@ -251,10 +261,21 @@ def _days(column: Any, since: str | None) -> tuple[Any, str]:
     return (times - first) / pd.Timedelta("1D"), str(first)
 
 
+def _refuse_bomb(path: Path, what: str) -> None:
+    """Raise if a packed file would not fit into memory once it is unpacked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            sizes = [entry.file_size for entry in archive.infolist()]
+    except Exception:  # not packed, or damaged: its reader says so
+        return
+    refuse_too_large(2 * sum(sizes), f"{len(sizes)} {what} unpacked", "keep fewer rows in it")
+
+
 def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
     import pandas as pd
 
     need("openpyxl")
+    _refuse_bomb(path, "parts")
     try:
         sheets = pd.read_excel(
             path, engine="openpyxl", sheet_name=None, header=None, na_values=list(layout.missing)
@@ -267,7 +288,7 @@ def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
             f"its sheets are {quoted(list(sheets))}"
         )
     n_numbers = {
-        name: sum(pd.to_numeric(column, errors="coerce").notna().sum() for _, column in sheet.items())
+        name: sum(_coerced(column).notna().sum() for _, column in sheet.items())
         for name, sheet in sheets.items()
     }
     best = layout.sheet or max(sheets, key=n_numbers.__getitem__)
@@ -308,12 +329,9 @@ def _read_npz(path: Path, layout: Layout) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, np.ndarray] = {}
+    _refuse_bomb(path, "arrays")
     try:
         with path.open("rb") as file:
-            if zipfile.is_zipfile(file):
-                sizes = [entry.file_size for entry in zipfile.ZipFile(file).infolist()]
-                refuse_too_large(2 * sum(sizes), f"{len(sizes)} arrays unpacked", "keep fewer rows in it")
-            file.seek(0)
             archive: Any = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError(

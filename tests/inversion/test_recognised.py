@@ -8,10 +8,16 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import isr
+from isr.inversion.curve import interpolations
+from isr.inversion.law import Column, Group, Law
 from isr.inversion.marginals import recognise
+from isr.inversion.means import values_of
 from isr.inversion.noise import choose
 from isr.inversion.prior import _recognised
-from isr.inversion.record import of_law, of_prior_law, to_law
+from isr.inversion.record import _of_part, _to_part, of_law, of_prior_law, to_law
+from isr.inversion.screen import Features
+from isr.inversion.sums import fit_step
+from isr.search.formula import Formula, parse
 
 LAWS = {
     "uniform": stats.uniform(0.1, 9.9),
@@ -91,6 +97,64 @@ def test_a_mixture_of_several_variables_is_saved(tmp_path):
     model.save(tmp_path / "m.isr")
     loaded = isr.load(tmp_path / "m.isr").posterior([4.0])
     assert_allclose(loaded.sample(20), model.posterior([4.0]).sample(20), rtol=1e-12)
+
+
+def test_variables_tied_by_a_correlation_keep_their_own_laws():
+    exact = stats.multivariate_normal([0, -1.6], [[0.09, 0.0525], [0.0525, 0.0625]])
+    x = np.exp(exact.rvs(1500, random_state=0))
+    (part,) = _recognised(x, ["speed", "width"], [0, 1])
+    fresh = np.exp(exact.rvs(5000, random_state=1))
+    density = exact.logpdf(np.log(fresh)) - np.log(fresh).sum(axis=1)
+    assert re.search(r"speed, width: correlation 0\.(6[89]|7[012])", part.lines(["speed", "width"])[-1])
+    assert np.mean(density - part.log_prob(fresh)) < 0.01
+    drawn = part.sample(20_000, np.random.default_rng(0))
+    assert_allclose(np.cov(np.log(drawn).T), exact.cov, atol=0.01)
+    again = _to_part(_of_part(part))
+    assert_allclose(again.log_prob(fresh), part.log_prob(fresh), rtol=1e-12)
+
+
+@pytest.mark.parametrize("steepness", [10, 30, 100, 200])
+def test_a_bend_in_place_of_a_jump_is_refuted_by_the_rows_beside_it(steepness):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 2, size=(3000, 1))
+    left = (x[:, 0] > 1.1) - 0.5 * (1 + np.tanh(steepness * (x[:, 0] - 1.1))) + 0.05 * rng.normal(size=3000)
+    assert Features(x).p_value(left, trend=True) < 1e-8
+
+
+@pytest.mark.parametrize(("n", "d"), [(100, 1), (400, 3), (2000, 2)])
+def test_windows_raise_no_alarm_of_heavy_tails(n, d):
+    rng = np.random.default_rng(0)
+    found = [Features(rng.uniform(size=(n, d))).windows(rng.standard_t(2, size=n)) for _ in range(20)]
+    assert min(found) > 1e-3
+
+
+def test_a_long_sum_through_the_rows_is_an_interpolation_and_a_short_law_is_not():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 4, size=(600, 1))
+    y = 1 / (1 + np.exp(4 - 2 * x)) + 0.03 * rng.normal(size=(600, 1))
+    bends = rng.normal(size=(12, 3)).round(4)
+    waves = "+".join(f"{a}*sin({b}*t)**2*cos({c}*t**2)" for a, b, c in np.abs(bends))
+
+    def said(text):
+        mean = Formula(parse(text, ["t"]))
+        column = Column("w", 0, mean, Formula(parse("0.03", [])))
+        return interpolations(Law(("t",), (column,), (Group((0,)),), n_y=1), x, y)
+
+    assert said("1/(1 + exp(4.0 - 2.0*t))") == []
+    assert re.search(
+        "the law of w is .* nats longer than a curve", said(f"1/(1 + exp(4.0 - 2.0*t)) + 1e-4*({waves})")[0]
+    )
+
+
+def test_a_step_is_found_where_it_is():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 2, size=(2000, 2))
+    y = x[:, 0] + 0.5 * (x[:, 1] > 1.3) + 0.05 * rng.normal(size=2000)
+    fit = fit_step(x, y, ["a", "b"])
+    assert fit.n_terms == 3
+    assert re.search(r"sign\(b - 1\.(299|3|300)\)", str(fit.formula))
+    values = values_of(fit.formula, x, ["a", "b"])
+    assert np.mean(np.abs(values - x[:, 0] - 0.5 * (x[:, 1] > 1.3)) > 0.02) < 0.002
 
 
 def test_a_law_of_x_is_refuted_by_rows_of_another():

@@ -1,15 +1,18 @@
 """Laws that follow few rows as well as the one found are kept, and a posterior that they would move says so."""
 
+import dataclasses
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import isr
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.posterior import RivalWarning
-from isr.inversion.refit import refit
-from isr.inversion.rivals import find_doubt
+from isr.inversion.proposal import find_proposal
+from isr.inversion.refit import constants_of, refit
+from isr.inversion.rivals import find_doubt, find_rivals
 from isr.search.formula import Formula, parse
 
 NAMES = ("a", "b")
@@ -30,7 +33,7 @@ def doubt(n, text):
     x, y = rows(n)
     fitted = refit(law("a**2*b/(1.0 + a)"), x, y)
     forms = {"w": [(Formula(parse(text, NAMES)), None)]}
-    return find_doubt(fitted.law, fitted, forms, x, y), x, y
+    return find_doubt(fitted.law, fitted, find_rivals(fitted.law, forms, x, y)), x, y
 
 
 def test_a_form_as_likely_is_a_rival_of_few_rows_and_none_of_many():
@@ -63,6 +66,44 @@ def test_a_rival_moves_posteriors_where_it_parts_from_the_law():
 def test_constants_of_few_rows_are_rough_and_those_of_many_are_not():
     assert any("for want of rows" in text for text in said(doubt(15, "a**2*b/(1.0 + a)")[0]))
     assert not any(said(doubt(20_000, "a**2*b/(1.0 + a)")[0]))
+
+
+@pytest.mark.parametrize("start", ["0.1*cos(a) + 0.2*sin(b)", "0.1*cos(a) - 0.9*sin(b)", "0.3*b - 0.1*a"])
+def test_values_of_a_refit_stand_in_the_order_of_its_constants(start):
+    x, _ = rows(400)
+    y = (-0.8 * np.cos(x[:, :1]) - 0.5 * np.sin(x[:, 1:])) + 0.05 * np.random.default_rng(2).normal(
+        size=(400, 1)
+    )
+    fitted = refit(law(start), x, y)
+    assert constants_of(fitted.law, ()) == fitted.values.tolist()
+
+
+def test_a_rival_that_is_shorter_once_all_is_refitted_takes_the_place_of_the_law():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(1500, 1))
+    y = x + np.abs(x) ** 1.5 * rng.normal(size=(1500, 1))
+    long = Formula(parse("0.9*sinh(0.5*x1)**2 + 0.3*x1**2 + 0.1", ["x1"]))
+    wrong = Column("w", 0, Formula(parse("1.0*x1", ["x1"])), long)
+    found = refit(Law(("x1",), (wrong,), (Group((0,)),), n_y=1), x, y).law
+    short = Formula(parse("1.0*abs(x1)**1.5", ["x1"]))
+    (rival,) = find_rivals(found, {"w": [(None, short)]}, x, y)
+    assert rival.length < -1
+    assert "Abs(x1)**3" in rival.text
+
+
+def test_rivals_are_saved_with_the_model(tmp_path):
+    x, y = rows(60)
+    model = isr.Inversion(random_state=0, law="a**2*b/(1.0 + a)", fallback=False)
+    model.fit(pd.DataFrame(x, columns=list(NAMES)), y)
+    found = doubt(30, "0.667*a*b*tanh(1.0*a)")[0]
+    model.law_, model.doubt_ = found.law, dataclasses.replace(found, priors=model.doubt_.priors)
+    model.proposal_ = find_proposal(model.law_, model.prior_)
+    model.save(tmp_path / "few.isr")
+    loaded = isr.load(tmp_path / "few.isr")
+    told = [model.posterior([v]).open_to for v in (0.3, 1.0, 2.4)]
+    assert any(told)
+    assert "tanh" in loaded.posterior([1.0]).doubt.rivals[0][0]
+    assert [loaded.posterior([v]).open_to for v in (0.3, 1.0, 2.4)] == told
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from isr.inversion.means import Searcher
 from isr.inversion.posterior import LawPosterior
 from isr.inversion.prior import PriorLaw, of_prior, recognise_prior, redrawn
 from isr.inversion.proposal import find_proposal
-from isr.inversion.record import SavedLaws, of_law, of_prior_law
+from isr.inversion.record import of_laws
 from isr.inversion.rivals import ROUGH
 from isr.inversion.screen import N_ROWS, normal_scores
 from isr.inversion.written import read_laws, sampler_code
@@ -270,7 +270,7 @@ class Inversion(Shown, BaseEstimator):
         known = {"verdict": self.verdict_, "tests": dict(self.tests_), "training": self.training_.to_dict()}
         known["extent"] = self.extent_.to_dict()
         return Bundle(
-            SavedLaws(of_law(self.law_), of_prior_law(self.prior_)), self.x_columns_.names, self.y_columns_.names,
+            of_laws(self.law_, self.prior_, self.doubt_), self.x_columns_.names, self.y_columns_.names,
             dict(self.units or {}), kind="Inversion", metadata=known,
         )  # fmt: skip
 
@@ -304,7 +304,10 @@ class Inversion(Shown, BaseEstimator):
             bounds=None if set(box) == {(None, None)} else list(box), random_state=self.random_state,
         ).fit(*(pd.DataFrame(t.values[kept], columns=list(t.names)) for t in (x, y)))  # fmt: skip
         held = np.flatnonzero(~kept)[:N_COMPARED]
-        ours = np.array([self._held(x.values[i], y.values[i]) for i in held])
+        ours = [
+            self._asked(y.values[i], lambda post, i=i: post._log_prob(x.values[i][None])[0]) for i in held
+        ]
+        ours = np.array([-np.inf if value is None else value for value in ours])
         theirs = np.maximum(flow.log_prob(x.values[held], y.values[held]), -50.0)
         gain = theirs - np.maximum(ours, -50.0)
         self.comparison_ = float(np.mean(gain)), float(np.std(gain) / np.sqrt(len(gain)))
@@ -318,32 +321,20 @@ class Inversion(Shown, BaseEstimator):
         x = x[:N_ROWS]
         far, apart = np.sum(normal_scores(x) ** 2, axis=1), self.doubt_.apart(x)
         tried = dict.fromkeys([*np.argsort(-far)[: N_OPEN // 2], *np.argsort(-apart)[: N_OPEN // 2]])
-        found = []
-        for i in tried:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
-                try:
-                    found.append(self._posterior(y[i][None]).open_to)
-                except ValueError:
-                    continue
+        found = [self._asked(y[i], lambda post: post.open_to) for i in tried]
         said = [text for text in found if text]
-        if (
-            all(ROUGH in text for text in said) and len(said) <= FEW_ROUGH
-        ):  # of rows far out errors always count most
-            return ()
-        return (
-            (f"the rows leave the law open: for {len(said)} of {len(tried)} of them, {said[0]}",)
-            if said
-            else ()
-        )
+        if all(ROUGH in text for text in said) and len(said) <= FEW_ROUGH:
+            return ()  # of rows far out errors always count most
+        return (f"the rows leave the law open: for {len(said)} of {len(tried)} of them, {said[0]}",)
 
-    def _held(self, x: np.ndarray, y: np.ndarray) -> float:
+    def _asked(self, y: np.ndarray, what: Callable[[LawPosterior], Any]) -> Any:
+        """What a posterior says, without its warnings; None where the observation is impossible."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             try:
-                return float(self._posterior(y[None])._log_prob(x[None])[0])
+                return what(self._posterior(y[None]))
             except ValueError:
-                return -np.inf
+                return None
 
     def _verdict(self, passed: bool) -> str:
         law, tests = self.law_, self.tests_

@@ -111,6 +111,7 @@ class Chart:
         names = [symbol(self.law.x_names[j]) for j in self.solved]
         means = [self.law.columns[i].mean.expression for i in self.columns]
         slopes = sympy.Matrix([[mean.diff(name) for name in names] for mean in means])
+        slopes = slopes.replace(sympy.DiracDelta, lambda *_: sympy.S.Zero)  # a step has no slope beside it
         return compiled([slopes.det(method="berkowitz")], self.law.x_names)
 
     @cached_property

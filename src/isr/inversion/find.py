@@ -15,11 +15,12 @@ from jaxtyping import Float
 
 from isr.inversion import noise as noises
 from isr.inversion.correlations import find_groups
+from isr.inversion.curve import interpolations
 from isr.inversion.families import REFUTED, moved, with_families
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, values_of
-from isr.inversion.refit import Refitted, own_floor, refit, simplified
-from isr.inversion.rivals import Doubt, find_doubt
+from isr.inversion.refit import Refitted, refit, simplified, with_floors
+from isr.inversion.rivals import Doubt, Rival, find_doubt, find_rivals
 from isr.inversion.screen import (
     N_ROWS,
     Features,
@@ -41,10 +42,10 @@ AS_STATED = 1.15
 N_TIDIED = 400
 # A positive column may follow a law of its logarithm where it spans this ratio.
 LEAST_RATIO = 4.0
+# A rival that is so many nats shorter, rows and form together, takes the place of the law, so often at most.
+SHORTER, MOST_SETTLED = 1.0, 3
 # Columns with a larger correlation are the same in another unit.
 COPY = 1 - 1e-10
-# A scale that falls below this share of its median may have a floor.
-VANISHING = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +119,13 @@ def find_law(
             law = task.refitted(grouped)
         noisier = with_families(law, task.features.x, task.y, task.is_stated)
         law = law if noisier is law else task.refitted(noisier)
-    law = law if search is None else task.tidied(law)
-    return Found(law, task.tests(law), tuple(task.notes), task.doubt(law) if search is not None else None)
+    doubt = None
+    if search is not None:
+        law, rivals = task.settled(law)
+        law = task.tidied(law)
+        notes += interpolations(law, task.features.x, task.y, list(task.stated))
+        doubt = find_doubt(law, task.fitted, rivals, task.frozen)
+    return Found(law, task.tests(law), tuple(task.notes), doubt)
 
 
 @dataclass
@@ -275,7 +281,7 @@ class _Task:
             weight = 1 / np.maximum(scale.values, 1e-3 * np.median(scale.values)) ** 2
             scales |= dict.fromkeys(numbers, (scale.formula, weight if scale.formula.variables else None))
             for j in numbers:
-                self.forms.setdefault(self.y_names[j], []).extend((None, form) for form in scale.rivals[:2])
+                self.forms.setdefault(self.y_names[j], []).extend((None, form) for form in scale.rivals[:3])
         return scales
 
     def _known_scale(self, j: int, mean: Mean, spread: float) -> sympy.Expr | None:
@@ -287,9 +293,7 @@ class _Task:
         stated = float(self.noise[j])
         seen = f"rows of {self.y_names[j]} scatter by {size:.3g} around its law"
         if size > AS_STATED * stated and not is_exact:
-            self.notes.append(
-                f"{seen}, more than the noise {stated:.3g} that was stated; the larger one is used"
-            )
+            self.notes.append(f"{seen}, more than the noise {stated:.3g} that was stated; the larger is used")
             return None
         if size < stated / AS_STATED and not is_exact:
             self.notes.append(f"{seen}, less than the noise {stated:.3g} that was stated, which is used")
@@ -321,7 +325,7 @@ class _Task:
         x, columns, groups = self.features.x, list(law.columns), list(law.groups)
         try:
             fitted = refit(law.part(noisy), x, self.y, frozen=self.frozen)
-            if (floored := _with_floors(fitted.law, x)) is not None:
+            if (floored := with_floors(fitted.law, x)) is not None:
                 tried = refit(floored, x, self.y, frozen=self.frozen)
                 fitted = tried if tried.bic < fitted.bic else fitted
             fitted = self.fitted = simplified(fitted, x, self.y, frozen=self.frozen)
@@ -329,9 +333,8 @@ class _Task:
             self.notes.append(f"constants were not refitted together: {error}")
             return law
         for j, column in zip([j for g in noisy for j in g.columns], fitted.law.columns, strict=True):
-            scale = column.scale
-            positive = abs(scale.expression) if scale.expression.is_number else scale.expression
-            columns[j] = replace(column, scale=replace(scale, expression=positive))
+            e = column.scale.expression
+            columns[j] = replace(column, scale=replace(column.scale, expression=abs(e) if e.is_number else e))
         for old, new in zip(noisy, fitted.law.groups, strict=True):
             groups[groups.index(old)] = replace(new, columns=old.columns)
         law = replace(law, columns=tuple(columns), groups=tuple(groups))
@@ -350,12 +353,10 @@ class _Task:
             if column.name in self.stated:
                 continue
             data = Data.of(self.x_names, x, values_of(column.mean, x, self.x_names))
-            short, known = (
-                Formula(tidied(column.mean.expression, data)),
-                dict(zip(column.mean.constants, column.mean.errors, strict=False)),
-            )
+            short = Formula(tidied(column.mean.expression, data))
+            known = dict(zip(column.mean.constants, column.mean.errors, strict=False))
             if set(short.constants) == set(column.mean.constants):
-                errors = tuple(known[c] for c in short.constants) if known else ()
+                errors = tuple(known[c] for c in short.constants if known)
                 columns[j] = replace(column, mean=replace(short, errors=errors))
         return replace(law, columns=tuple(columns))
 
@@ -383,18 +384,16 @@ class _Task:
                 found[f"noise of {names}"] = min(1.0, len(law.groups) * noises.p_value(group.noise, w))
         return found
 
-    def doubt(self, law: Law) -> Doubt | None:
-        """What the rows leave open of the law."""
-        self.say("which other laws follow the rows as well")
-        return find_doubt(law, self.fitted, self.forms, self.features.x, self.y, self.frozen)
-
-
-def _with_floors(law: Law, x: np.ndarray) -> Law | None:
-    """The law with a floor below scales that all but vanish somewhere; None where none does."""
-    columns, sizes = list(law.columns), law.parts(x)[1]
-    for j, (column, size) in enumerate(zip(law.columns, sizes, strict=True)):
-        middle = float(np.median(size))
-        if column.scale.variables and not own_floor(column.scale) and size.min() < VANISHING * middle:
-            floor = sympy.Float((VANISHING * middle) ** 2)
-            columns[j] = replace(column, scale=Formula(sympy.sqrt(column.scale.expression**2 + floor)))
-    return None if columns == list(law.columns) else replace(law, columns=tuple(columns))
+    def settled(self, law: Law) -> tuple[Law, list[Rival]]:
+        """The law, or a rival that is shorter now that all constants are refitted; and what rivals that one has."""
+        for _ in range(MOST_SETTLED):
+            self.say("which other laws follow the rows as well")
+            rivals = find_rivals(law, self.forms, self.features.x, self.y, self.frozen)
+            best = min(rivals, key=lambda rival: rival.length, default=None)
+            if best is None or best.length > -SHORTER:
+                break
+            for old, new in zip(law.columns, best.law.columns, strict=True):
+                if (old.mean, old.scale) != (new.mean, new.scale):
+                    self.forms.setdefault(old.name, []).append((old.mean, old.scale))
+            law = self.refitted(best.law)
+        return law, rivals

@@ -113,6 +113,16 @@ class Marginal:
             return values[np.minimum(at, len(values) - 1)]
         return np.where(u < 0, self._frozen.ppf(ndtr(u)), self._frozen.isf(ndtr(-u)))
 
+    def to_normal(self, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Return the standard normal numbers that values of a continuous variable stand for."""
+        if self.kind == "norm":
+            return (x - self.parameters[0]) / self.parameters[1]
+        if self.kind == "mixture":
+            u, values = self._table
+            return np.interp(x, values, u)
+        below = self._frozen.cdf(x)
+        return np.where(below < 0.5, ndtri(below), -ndtri(self._frozen.sf(x)))
+
     def log_prob(self, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Return the log-density of values, or the log-probability of a discrete variable."""
         if self.kind == "norm":

@@ -13,7 +13,7 @@ import sympy
 from jaxtyping import Float
 
 from isr.inversion.screen import Features, normal_scores
-from isr.inversion.sums import KINKS, WAVES, fit_functions, fit_polynomial
+from isr.inversion.sums import KINKS, WAVES, fit_functions, fit_polynomial, fit_step
 from isr.search.candidates import Candidate, price
 from isr.search.find import find_laws
 from isr.search.formula import Formula, compiled
@@ -109,6 +109,9 @@ def find_mean(
                 judge(formula)
             if any(mean.passed for mean in found):
                 break
+        broken = fit_step(x, y, names, weight=weight)
+        if broken is not None:
+            judge(broken.formula)
     ranked = sorted(found, key=lambda mean: (not mean.passed, mean.price(weight)))
     near = ranked[0].price(weight) + RIVAL
     rivals = [mean.formula for mean in ranked[1:] if mean.price(weight) < near]

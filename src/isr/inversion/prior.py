@@ -5,183 +5,29 @@ It is stated, or recognised from rows: marginals, laws of columns that follow ot
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, islice, permutations
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
-from scipy.special import logsumexp, ndtr, ndtri
 
 from isr.densities.mixtures import find_mixture
 from isr.inversion.find import find_law
-from isr.inversion.law import Law
 from isr.inversion.marginals import Marginal, recognise, refitted, stated
-from isr.inversion.noise import LOG_TWO_PI
+from isr.inversion.parts import Alone, Given, Joint, NormalMixture, Part, Tied
 from isr.inversion.screen import N_ROWS, Features, depends
 from isr.posterior.priors import Prior
 from isr.tables.bounds import Bounds
 
-# Draws that tell where a prior lives that is known by its draws alone.
+# Draws that tell the law of one variable that depends on others.
 N_SEEN = 4000
 # Modes of a mixture, and orders of columns tried, for which column follows which.
 MOST_COMPONENTS, MOST_ORDERS = 12, 6
 # Directions across columns in which rows are compared with a law.
 N_DIRECTIONS = 12
-
-
-class Part(ABC):
-    """Some variables of x that may depend on each other.
-
-    Attributes:
-        columns: Their numbers among the variables of x.
-    """
-
-    columns: tuple[int, ...]
-
-    @abstractmethod
-    def rows(self, u: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
-        """Return the values that coordinates stand for, and the log-density of the coordinates."""
-
-    @abstractmethod
-    def log_prob(self, x: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
-        """Return the log-density of values."""
-
-    def sample(self, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n k"]:
-        """Return draws."""
-        return self.rows(rng.normal(size=(n, len(self.columns))))[0]
-
-    @abstractmethod
-    def lines(self, names: Sequence[str]) -> list[str]:
-        """Return what is known of the variables as text."""
-
-
-@dataclass(frozen=True, eq=False)
-class Alone(Part):
-    """One variable with a marginal of its own."""
-
-    column: int
-    marginal: Marginal
-
-    @property
-    def columns(self) -> tuple[int, ...]:  # type: ignore[override]
-        return (self.column,)
-
-    def rows(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.marginal.from_normal(u[:, 0])[:, None], normal_log_prob(u)
-
-    def log_prob(self, x: np.ndarray) -> np.ndarray:
-        return self.marginal.log_prob(x[:, 0])
-
-    def lines(self, names: Sequence[str]) -> list[str]:
-        p = self.marginal.p_value
-        return [f"{names[self.column]} ~ {self.marginal!r}" + ("" if np.isnan(p) else f"  (p = {p:.2g})")]
-
-
-@dataclass(frozen=True, eq=False)
-class Given(Part):
-    """A variable with a marginal of its own, the first, and others that follow a law given it."""
-
-    first: Alone
-    law: Law
-    columns: tuple[int, ...]
-
-    def rows(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        x = np.empty_like(u)
-        x[:, :1] = self.first.rows(u[:, :1])[0]
-        means, scales = self.law.parts(x[:, :1])
-        x[:, 1:] = (means + scales * u[:, 1:].T).T
-        return x, normal_log_prob(u)
-
-    def log_prob(self, x: np.ndarray) -> np.ndarray:
-        return self.first.log_prob(x) + self.law.log_prob(x[:, :1], x[:, 1:], paired=True)
-
-    def lines(self, names: Sequence[str]) -> list[str]:
-        return [*self.first.lines(names), *self.law.lines()]
-
-
-@dataclass(frozen=True, eq=False)
-class Joint(Part):
-    """Variables of a prior that is known by its draws and its density alone: what `Prior` or `NormalMixture` is."""
-
-    columns: tuple[int, ...]
-    prior: Any
-
-    @cached_property
-    def _frame(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Bounds, and mean and standard deviation of draws with the bounds opened."""
-        ends = Bounds.from_pairs(list(self.prior.bounds or [(None, None)] * len(self.columns)))
-        low, high = np.asarray(ends.low, float), np.asarray(ends.high, float)
-        seen = self.prior.sample(N_SEEN, 0)
-        with np.errstate(all="ignore"):
-            opened = np.where(
-                np.isfinite(low) & np.isfinite(high), ndtri((seen - low) / (high - low)),
-                np.where(np.isfinite(low), np.log(seen - low), np.where(np.isfinite(high), -np.log(high - seen), seen)),
-            )  # fmt: skip
-        return low, high, opened.mean(axis=0), opened.std(axis=0)
-
-    def rows(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        low, high, mean, sd = self._frame
-        w = mean + sd * u
-        box, above, below = np.isfinite(low) & np.isfinite(high), np.isfinite(low), np.isfinite(high)
-        with np.errstate(all="ignore"):
-            x = np.where(above, low + np.exp(w), np.where(below, high - np.exp(-w), w))
-            slope = np.where(above, w, np.where(below, -w, 0.0))
-            x = np.where(box, low + (high - low) * ndtr(w), x)
-            slope = np.where(box, np.log(high - low) - 0.5 * w * w - 0.5 * LOG_TWO_PI, slope)
-        return x, self.log_prob(x) + np.sum(slope + np.log(sd), axis=1)
-
-    def log_prob(self, x: np.ndarray) -> np.ndarray:
-        return self.prior.log_prob(x)
-
-    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return self.prior.sample(n, rng)
-
-    def lines(self, names: Sequence[str]) -> list[str]:
-        return [f"{', '.join(names[j] for j in self.columns)} ~ {self.prior.description}"]
-
-
-@dataclass(frozen=True, eq=False)
-class NormalMixture:
-    """A mixture of normal laws of several variables."""
-
-    weights: Float[np.ndarray, " k"]
-    means: Float[np.ndarray, "k d"]
-    covariances: Float[np.ndarray, "k d d"]
-    bounds: None = None
-
-    def __post_init__(self) -> None:
-        shapes = self.weights.shape, self.means.shape, self.covariances.shape
-        k, d = shapes[1] if len(shapes[1]) == 2 else (0, 0)
-        if shapes != ((k,), (k, d), (k, d, d)):
-            raise ValueError(f"weights, means and covariances of a mixture do not fit: {shapes}")
-
-    @property
-    def description(self) -> str:
-        """What it is, in words."""
-        return f"mixture of {len(self.weights)} normals"
-
-    @cached_property
-    def _roots(self) -> np.ndarray:
-        return np.linalg.cholesky(self.covariances)
-
-    def sample(self, n: int, rng: Any) -> np.ndarray:
-        """Return draws; ``rng`` is a generator or a seed."""
-        rng = np.random.default_rng(rng)
-        chosen = rng.choice(len(self.weights), n, p=self.weights / self.weights.sum())
-        z = rng.normal(size=(n, self.means.shape[1]))
-        return self.means[chosen] + np.einsum("nij,nj->ni", self._roots[chosen], z)
-
-    def log_prob(self, x: np.ndarray) -> np.ndarray:
-        """Return the log-density of rows."""
-        z = np.matmul(x[None] - self.means[:, None], np.linalg.inv(self._roots).transpose(0, 2, 1))
-        log_dets = np.sum(np.log(np.diagonal(self._roots, axis1=1, axis2=2)), axis=1)
-        each = -0.5 * np.sum(z * z, axis=2) + (np.log(self.weights) - log_dets)[:, None]
-        return logsumexp(each, axis=0) - 0.5 * x.shape[1] * LOG_TWO_PI
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,6 +84,8 @@ class PriorLaw:
         part = self._part(column)
         if isinstance(part, Alone):
             return part.marginal
+        if isinstance(part, Tied):
+            return part.marginals[part.columns.index(column)]
         if column not in self._recognised:
             self._recognised[column] = recognise(self.sample(N_SEEN, np.random.default_rng(0))[:, column])
         return self._recognised[column]
@@ -269,9 +117,10 @@ class PriorLaw:
         """The box that no row leaves, open where it has no end."""
         pairs: list[tuple[float | None, float | None]] = [(None, None)] * len(self.names)
         for part in self.parts:
-            if isinstance(part, Alone):
-                low, high = part.marginal.support
-                pairs[part.column] = (low if np.isfinite(low) else None, high if np.isfinite(high) else None)
+            if isinstance(part, Alone | Tied):
+                for column in part.columns:
+                    low, high = self.marginal(column).support
+                    pairs[column] = (low if np.isfinite(low) else None, high if np.isfinite(high) else None)
             elif isinstance(part, Joint) and part.prior.bounds is not None:
                 for column, pair in zip(part.columns, part.prior.bounds, strict=True):
                     pairs[column] = pair
@@ -281,11 +130,6 @@ class PriorLaw:
         return "\n".join(line for part in self.parts for line in part.lines(self.names))
 
     __repr__ = __str__
-
-
-def normal_log_prob(u: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
-    """Return the log-density of rows of standard normal numbers."""
-    return -0.5 * np.sum(u * u, axis=1) - 0.5 * u.shape[1] * LOG_TWO_PI
 
 
 def of_prior(prior: Prior, names: Sequence[str]) -> PriorLaw:
@@ -343,6 +187,9 @@ def _recognised(x: np.ndarray, names: Sequence[str], members: list[int]) -> Sequ
     for number, law in enumerate(laws):
         n_constants = law.law.n_constants + len(law.first.marginal.parameters)
         priced.append((_price(n_constants, law, x), number, [law]))
+    if tied := Tied.of(x, alone):
+        n_constants = sum(len(m.parameters) for m in tied.marginals) + len(members) * (len(members) - 1) // 2
+        priced.append((_price(n_constants, tied, x), len(laws) + 1, [tied]))
     mixture = find_mixture(x[:, members], most=MOST_COMPONENTS, kinds=("full",))
     if mixture is not None:
         normals = NormalMixture(mixture.weights, mixture.means, mixture.covariances)
@@ -366,6 +213,12 @@ def _refitted(part: Part, rows: np.ndarray, x: np.ndarray) -> Part:
     """A part with numbers of other rows."""
     if isinstance(part, Alone):
         return Alone(part.column, refitted(part.marginal, rows[:, part.column], x[:, part.column]))
+    if isinstance(part, Tied):
+        alone = [
+            Alone(j, refitted(m, rows[:, j], x[:, j]))
+            for j, m in zip(part.columns, part.marginals, strict=True)
+        ]
+        return Tied.of(rows, alone) or part
     if isinstance(part, Joint) and isinstance(part.prior, NormalMixture) and len(part.prior.weights) == 1:
         own = rows[:, list(part.columns)]
         return Joint(part.columns, NormalMixture(np.ones(1), own.mean(axis=0)[None], np.cov(own.T)[None]))

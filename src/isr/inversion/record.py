@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -12,9 +13,11 @@ from isr.equations.expressions import Expressions
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.marginals import Marginal
 from isr.inversion.noise import Noise
+from isr.inversion.parts import Alone, Given, Joint, NormalMixture, Part, Tied
 from isr.inversion.posterior import LawPosterior
-from isr.inversion.prior import Alone, Given, Joint, NormalMixture, Part, PriorLaw, of_prior
+from isr.inversion.prior import PriorLaw, of_prior
 from isr.inversion.proposal import Proposal, find_proposal
+from isr.inversion.rivals import Doubt
 from isr.inversion.written import expressions, sections
 from isr.motion.law import MotionLaw
 from isr.motion.record import of_motion, to_motion
@@ -58,11 +61,13 @@ class SavedLaws(eqx.Module):
 
     def refuse_unreadable(self) -> None:
         """Raise unless every formula and every law can be read, and the laws of x are of each variable once."""
-        n = len(self.to_law().x_names)
+        names = self.to_law().x_names
+        n = len(names)
         parts = [_to_part(part) for part in self.prior if part["kind"] != "function"]
         columns = sorted(column for part in parts for column in part.columns)
         if columns != list(range(n)) and len(parts) == len(self.prior):
             raise ValueError(f"its laws of x are of the columns {columns}, not of each of {n} variables once")
+        self.to_doubt(names)
         for part in parts:
             drawn = np.asarray(part.sample(2, np.random.default_rng(0)))
             if drawn.shape != (2, len(part.columns)) or np.isnan(drawn).any():
@@ -89,7 +94,7 @@ class SavedLaws(eqx.Module):
     def sections(self, x_names: Sequence[str]) -> list[tuple[str, str]]:
         """Return what was found as text, under a heading each."""
         try:
-            return sections(*self.read(x_names))
+            return sections(*self.read(x_names)[:3])
         except ValueError as error:
             return [("y given x", str(self.to_law())), ("x", str(error))]
 
@@ -102,18 +107,44 @@ class SavedLaws(eqx.Module):
         units: Mapping[str, str] | None = None,
         prior: Any = None,
         extent: Any = None,
-        known: tuple[Any, PriorLaw, Proposal] | None = None,
+        known: tuple[Any, PriorLaw, Proposal, Doubt | None] | None = None,
     ) -> LawPosterior:
         """Return the posterior of x given an observation, or several of the same x as rows."""
-        law, own, proposal = known or self.read(x_names, prior)
+        law, own, proposal, doubt = known or self.read(x_names, prior)
         seen = Extent.from_dict(extent) if isinstance(extent, Mapping) else None
-        about: dict[str, Any] = {"units": units, "extent": seen, "proposal": proposal}
+        about: dict[str, Any] = {"units": units, "extent": seen, "proposal": proposal, "doubt": doubt}
         return LawPosterior(law, own, y_star, x_names, y_names, **about)
 
-    def read(self, x_names: Sequence[str], prior: Any = None) -> tuple[Any, PriorLaw, Proposal]:
-        """Return the law of y, the law of x, or the one given, and how draws are made."""
-        law, own = self.to_law(), self.to_prior(x_names, prior)
-        return law, own, find_proposal(law, own)
+    def read(self, x_names: Sequence[str], prior: Any = None) -> tuple[Any, PriorLaw, Proposal, Doubt | None]:
+        """Return the law of y, the law of x, or the one given, how draws are made, and what rows leave open."""
+        law, own, doubt = self.to_law(), self.to_prior(x_names, prior), self.to_doubt(x_names)
+        if doubt is not None and prior is not None:
+            doubt = replace(doubt, priors=())
+        return law, own, find_proposal(law, own), doubt
+
+    def to_doubt(self, x_names: Sequence[str]) -> Doubt | None:
+        """Return what the rows leave open; None where nothing is known of it."""
+        record = self.law.get("open")
+        if record is None:
+            return None
+        rivals = tuple((str(text), to_law(law)) for text, law in record["rivals"])
+        constants, draws = (np.asarray(record[k], dtype=float) for k in ("constants", "draws"))
+        priors = tuple(PriorLaw(tuple(x_names), tuple(map(_to_part, parts))) for parts in record["priors"])
+        law = self.to_law()
+        noisy = law.part([g for g in law.groups if not any(law.columns[j].is_exact for j in g.columns)])
+        return Doubt(noisy, rivals, tuple(constants.tolist()), draws.reshape(-1, len(constants)), priors)
+
+
+def of_laws(law: Law | MotionLaw, prior: PriorLaw, doubt: Doubt | None = None) -> SavedLaws:
+    """Return what a file holds of the law of y, the law of x, and what rows leave open of both."""
+    record = of_law(law)
+    if doubt is not None:
+        record["open"] = {
+            "rivals": [[text, of_law(rival)] for text, rival in doubt.rivals],
+            "constants": list(doubt.constants), "draws": doubt.draws.tolist(),
+            "priors": [of_prior_law(one) for one in doubt.priors],
+        }  # fmt: skip
+    return SavedLaws(record, of_prior_law(prior))
 
 
 def of_law(law: Law | MotionLaw) -> dict[str, Any]:
@@ -177,6 +208,14 @@ def _of_part(part: Part) -> dict[str, Any]:
         known = {"kind": "alone", "column": part.column, "family": m.kind}
         return {**known, "parameters": list(m.parameters), "p_value": m.p_value}
     columns = list(part.columns)
+    if isinstance(part, Tied):
+        alone = [_of_part(Alone(j, m)) for j, m in zip(part.columns, part.marginals, strict=True)]
+        return {
+            "kind": "tied",
+            "columns": columns,
+            "alone": alone,
+            "correlations": part.correlations.tolist(),
+        }
     if isinstance(part, Given):
         return {"kind": "given", "first": [_of_part(part.first)], "law": of_law(part.law), "columns": columns}
     assert isinstance(part, Joint)
@@ -194,6 +233,9 @@ def _to_part(record: Mapping[str, Any]) -> Part:
             int(record["column"]), Marginal(str(record["family"]), numbers, float(record["p_value"]))
         )
     columns = tuple(int(c) for c in record["columns"])
+    if record["kind"] == "tied":
+        marginals = tuple(_to_part(one).marginal for one in record["alone"])  # type: ignore[attr-defined]
+        return Tied(columns, marginals, np.asarray(record["correlations"], dtype=float))
     if record["kind"] == "mixture":
         arrays = (np.asarray(record[k], dtype=float) for k in ("weights", "means", "covariances"))
         return Joint(columns, NormalMixture(*arrays))

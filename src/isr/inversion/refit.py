@@ -23,13 +23,18 @@ MOST_ROWS, MOST_STEPS = 30_000, 100
 LEAST_STEP = 1e-3
 FLOORS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4, 0.0)
 FULL_CIRCLE = float(2 * np.pi)
+# A scale that falls below this share of its median may have a floor.
+VANISHING = 0.1
 # A constant may become a simple number where its error is below this share of the step between such numbers.
 FINE = 0.06
 
 
 @dataclass(frozen=True, eq=False)
 class Refitted:
-    """A law with its best constants, their values and covariance, and its likelihood over the rows that were used."""
+    """A law with its best constants, their values and covariance, and its likelihood over the rows that were used.
+
+    Values come in the order of `constants_of` its law.
+    """
 
     law: Law
     log_likelihood: float
@@ -73,7 +78,10 @@ def refit(
     best = _with_values(law, constants_of(law, frozen), values, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
     has_ring = any(g.noise.kind == "ring" for g in law.groups)  # which is fitted as a whole one
     total = log_likelihood if has_ring else float(np.sum(best.log_prob(x, y, paired=True)))
-    return Refitted(best, total, values, covariance, len(x))
+    # Terms change places with their values, and so do the constants of the law.
+    place = {value: i for i, value in enumerate(values.tolist())}
+    order = [place[v] for v in constants_of(best, frozen) if v in place]
+    return Refitted(best, total, values[order], covariance[np.ix_(order, order)], len(x))
 
 
 def _free_numbers(group: Group) -> tuple[float, ...]:
@@ -93,6 +101,17 @@ def own_floor(scale: Formula) -> set[float]:
     e = scale.expression
     parts = e.base.args if e.is_Pow and e.exp == sympy.S.Half and e.base.is_Add else ()
     return {float(part) for part in parts if part.is_Float and part > 0}
+
+
+def with_floors(law: Law, x: np.ndarray) -> Law | None:
+    """Return the law with a floor below scales that all but vanish somewhere; None where none does."""
+    columns, sizes = list(law.columns), law.parts(x)[1]
+    for j, (column, size) in enumerate(zip(law.columns, sizes, strict=True)):
+        middle = float(np.median(size))
+        if column.scale.variables and not own_floor(column.scale) and size.min() < VANISHING * middle:
+            floor = sympy.Float((VANISHING * middle) ** 2)
+            columns[j] = replace(column, scale=Formula(sympy.sqrt(column.scale.expression**2 + floor)))
+    return None if columns == list(law.columns) else replace(law, columns=tuple(columns))
 
 
 def _mapped(law: Law, moved: Callable[[Formula], Formula], number: Callable[[float], float]) -> Law:

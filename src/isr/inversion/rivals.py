@@ -17,7 +17,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from isr.inversion.law import Group, Law
-from isr.inversion.refit import Refitted, constants_of, refit
+from isr.inversion.refit import Refitted, constants_of, refit, with_floors
 from isr.posterior.pareto import effective_size
 from isr.search.candidates import price
 from isr.search.formula import Formula, compiled, symbol
@@ -30,7 +30,7 @@ Forms = Mapping[str, Sequence[tuple[Formula | None, Formula | None]]]
 # A rival is at most so many nats longer, rows and form together, and less likely, and this much of the noise apart.
 SLACK, LESS_LIKELY, APART = 7.0, 4.0, 0.1
 # Rivals of a column that are kept and that are refitted, and draws of the constants.
-MOST, MOST_TRIED, N_DRAWS = 3, 6, 16
+MOST, MOST_TRIED, N_DRAWS = 3, 8, 16
 # A posterior is in doubt where a rival moves its mean by this share of its deviation, or its deviation by this share of
 # itself, or where errors of constants do by the other share, root mean square.
 MOVED, ROUGHEST = 0.2, 0.12
@@ -66,9 +66,7 @@ class Doubt:
                 return f"{text} follows the rows as well, and would move a mean or a deviation by {_shown(size)} sd"
         size = self.roughness(x, y, own)
         if size > ROUGHEST:
-            return (
-                f"{ROUGH}, the constants are uncertain, which may move a mean or a deviation by {_shown(size)} sd"
-            )
+            return f"{ROUGH}, the constants are uncertain, which may move a mean or a deviation by {_shown(size)} sd"
         return ""
 
     def roughness(self, x: np.ndarray, y: np.ndarray, own: np.ndarray) -> float:
@@ -125,31 +123,41 @@ def _shown(size: float) -> str:
     return f"more than {FAR:g}" if size >= FAR else f"{size:.1g}"
 
 
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """A law with another formula for the mean or the scale of a column, refitted.
+
+    Args:
+        text: That column as text.
+        law: The law.
+        loss: How many nats less likely it is than the law it was made from.
+        length: How many nats longer, rows and form together.
+        apart: How far they part, at most, in units of the noise.
+    """
+
+    text: str
+    law: Law
+    loss: float
+    length: float
+    apart: float
+
+
 def find_doubt(
-    law: Law,
-    fitted: Refitted | None,
-    forms: Forms,
-    x: Float[np.ndarray, "n d"],
-    y: Float[np.ndarray, "n d_y"],
-    frozen: Sequence[float] = (),
+    law: Law, fitted: Refitted | None, rivals: Sequence[Rival], frozen: Sequence[float] = ()
 ) -> Doubt | None:
     """Return what rows leave open of a law; None of one without noise.
 
     Args:
         law: The law found.
         fitted: Its last refit, for the errors of constants.
-        forms: Other formulas for mean and scale of columns, by name; None for that of the law.
-        x: Rows of x.
-        y: Rows of y.
+        rivals: Other laws, those that are as likely among them.
         frozen: Constants that are known.
     """
-    noisy = [g for g in law.groups if not any(law.columns[j].is_exact for j in g.columns)]
-    if not noisy:
+    noisy = _noisy(law)
+    if not noisy.columns:
         return None
-    part = law.part(noisy)
-    rivals = tuple(
-        r for number in range(len(part.columns)) for r in _rivals(part, number, forms, x, y, frozen)
-    )
+    near = [r for r in rivals if r.loss < LESS_LIKELY and r.length < SLACK and r.apart > APART]
+    near = sorted({r.text: r for r in near}.values(), key=lambda r: r.length)[: MOST * len(noisy.columns)]
     constants = constants_of(fitted.law, frozen) if fitted is not None else []
     draws = np.zeros((0, len(constants)))
     if fitted is not None and len(constants):
@@ -159,13 +167,32 @@ def find_doubt(
             np.zeros(len(sd)), together, N_DRAWS, check_valid="ignore", method="eigh"
         )
         draws = fitted.values + sd * unit
-    return Doubt(part, rivals, tuple(constants), draws)
+    return Doubt(noisy, tuple((r.text, _noisy(r.law)) for r in near), tuple(constants), draws)
+
+
+def _noisy(law: Law) -> Law:
+    """The columns with noise."""
+    return law.part([g for g in law.groups if not any(law.columns[j].is_exact for j in g.columns)])
+
+
+def find_rivals(
+    law: Law,
+    forms: Forms,
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, "n d_y"],
+    frozen: Sequence[float] = (),
+) -> list[Rival]:
+    """Return the law with other formulas for mean and scale of columns, by name; None for that of the law.
+
+    Scales that all but vanish are given a floor.
+    """
+    noisy = [j for j, column in enumerate(law.columns) if not column.is_exact]
+    return [rival for number in noisy for rival in _rivals(law, number, forms, x, y, frozen)]
 
 
 def _rivals(
     law: Law, number: int, forms: Forms, x: np.ndarray, y: np.ndarray, frozen: Sequence[float]
-) -> Iterator[tuple[str, Law]]:
-    """The law with other formulas for a column, those that are as likely and part from it somewhere."""
+) -> Iterator[Rival]:
     column = law.columns[number]
     group = next(g for g in law.groups if number in g.columns)
     own, place = law.part([group]), group.columns.index(number)
@@ -182,26 +209,22 @@ def _rivals(
         new = replace(column, mean=form or column.mean, scale=scale or column.scale)
         if column.is_count:
             new = replace(new, scale=Formula(sympy.sqrt(sympy.Max(new.mean.expression, 0))))
-        columns = tuple(new if k == place else c for k, c in enumerate(own.columns))
+        tried = replace(own, columns=tuple(new if k == place else c for k, c in enumerate(own.columns)))
         try:
-            fitted = refit(replace(own, columns=columns), x, y, frozen=frozen).law
+            fitted = refit((not column.is_count and with_floors(tried, x)) or tried, x, y, frozen=frozen).law
         except (np.linalg.LinAlgError, FloatingPointError):
             continue
         text, loss = _line(fitted, place), known - likelihood(fitted)
-        other, width = (part[place] for part in fitted.parts(x))
-        with np.errstate(all="ignore"):
-            apart = np.maximum(np.abs(other - mean) / size, np.abs(np.log(width / size)))
-        is_near = loss < LESS_LIKELY and loss + cost(fitted) - cost(own) < SLACK
-        if text in shown or not is_near or not np.max(apart) > APART:
+        if text in shown or not np.isfinite(loss):
             continue
         shown.add(text)
+        other, width = (part[place] for part in fitted.parts(x))
+        with np.errstate(all="ignore"):
+            apart = float(np.max(np.maximum(np.abs(other - mean) / size, np.abs(np.log(width / size)))))
         moved = dict(zip(group.columns, fitted.columns, strict=True))
-        yield text, replace(
-            law, columns=tuple(moved.get(j, c) for j, c in enumerate(law.columns)),
-            groups=tuple(replace(fitted.groups[0], columns=g.columns) if g is group else g for g in law.groups),
-        )  # fmt: skip
-        if len(shown) > MOST:
-            return
+        groups = tuple(replace(fitted.groups[0], columns=g.columns) if g is group else g for g in law.groups)
+        whole = replace(law, columns=tuple(moved.get(j, c) for j, c in enumerate(law.columns)), groups=groups)
+        yield Rival(text, whole, loss, loss + cost(fitted) - cost(own), apart)
 
 
 def _line(law: Law, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Sparse sums fitted to rows: polynomials, and sums of waves or of absolute values, chosen one term after another."""
+"""Sparse sums fitted to rows: polynomials, also broken ones, and sums of waves or of absolute values, term by term."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ MOST_TERMS, MOST_MONOMIALS = 12, 400
 CAUTION = 2.0
 # Of the spread of what is fitted; a smaller residual is rounding.
 ROUNDING, GRAM_ROUNDING = 1e-9, 1e-14
+
+
+# Of up to so many variables squares are broken too; each side of a cut has so many rows more than numbers, twice.
+MOST_SQUARED, LEAST_SIDE = 3, 8
 
 
 class Fit(NamedTuple):
@@ -80,6 +84,57 @@ def fit_functions(
     return _sparse_sum(columns, terms, np.ones(len(terms)), y, weight)
 
 
+def fit_step(
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    names: Sequence[str],
+    *,
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Fit | None:
+    """Return the sparse sum of a polynomial and another on one side of a place of a variable; None of too few rows.
+
+    Example:
+        >>> x = np.random.default_rng(0).uniform(0, 2, size=(2000, 1))
+        >>> fit_step(x, x[:, 0] + 2.0 * (x[:, 0] > 1.1), ["a"]).formula
+        a + sign(a - 1.1) + 1
+    """
+    powers = _powers(x.shape[1], 2 if x.shape[1] <= MOST_SQUARED else 1)
+    scale = np.maximum(np.abs(x).max(axis=0), 1e-300)
+    columns = np.stack([np.prod((x / scale) ** p, axis=1) for p in powers], axis=1)
+    root = np.ones(len(y)) if weight is None else np.sqrt(weight / weight.mean())
+    cuts = [_cut(columns * root[:, None], y * root, x[:, j]) for j in range(x.shape[1])]
+    left, at, j = min((*cut, j) for j, cut in enumerate(cuts))
+    if not np.isfinite(left):
+        return None
+    side = np.sign(x[:, j] - at)
+    terms = [sympy.Mul(*(symbol(n) ** int(p) for n, p in zip(names, power, strict=True))) for power in powers]
+    terms += [sympy.sign(symbol(names[j]) - sympy.Float(at)) * term for term in terms]
+    sizes = np.tile(np.prod(scale**powers, axis=1), 2)
+    return _sparse_sum(np.hstack([columns, columns * side[:, None]]), terms, sizes, y, weight, all_first=True)
+
+
+def _cut(a: np.ndarray, b: np.ndarray, along: np.ndarray) -> tuple[float, float]:
+    """The least squares that sums of columns leave on both sides of a cut along a variable, and where that is."""
+    order, k = np.argsort(along, kind="stable"), a.shape[1]
+    a, b, along = a[order], b[order], along[order]
+    least = 2 * k + LEAST_SIDE
+    places = np.flatnonzero(np.diff(along) > 0) + 1
+    places = places[(places >= least) & (places <= len(b) - least)]
+    if not len(places):
+        return np.inf, 0.0
+    gram, right = np.cumsum(a[:, :, None] * a[:, None, :], axis=0), np.cumsum(a * b[:, None], axis=0)
+    ridge = 1e-10 * np.trace(gram[-1]) / k * np.eye(k)
+    explained = np.zeros(len(places))
+    for g, r in (
+        (gram[places - 1], right[places - 1]),
+        (gram[-1] - gram[places - 1], right[-1] - right[places - 1]),
+    ):
+        explained += np.einsum("nk,nk->n", r, np.linalg.solve(g + ridge, r[:, :, None])[:, :, 0])
+    best = int(np.argmax(explained))
+    low, high = along[places[best] - 1], along[places[best]]
+    return float(b @ b - explained[best]), float(0.5 * (low + high))
+
+
 def _is_plain(w: tuple[int, ...]) -> bool:
     """Whether a sum starts with a plus and has twos only alone."""
     first = next((n for n in w if n), 0)
@@ -97,19 +152,20 @@ def _powers(d: int, degree: int) -> np.ndarray:
 
 
 def _sparse_sum(
-    columns: np.ndarray, terms: Sequence[sympy.Expr], sizes: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+    columns: np.ndarray, terms: Sequence[sympy.Expr], sizes: np.ndarray, y: np.ndarray, weight: np.ndarray | None,
+    *, all_first: bool = False,
 ) -> Fit:  # fmt: skip
-    """The sparse sum of columns, each a term over its size."""
+    """The sparse sum of columns, each a term over its size; columns are taken out of all, or first added to none."""
     root = np.ones(len(y)) if weight is None else np.sqrt(weight / weight.mean())
     a, b = columns * root[:, None], y * root
-    chosen = _selected(a, b)
+    chosen = _selected(a, b, list(range(len(terms))) if all_first else [])
     solution = np.linalg.lstsq(a[:, chosen], b, rcond=None)[0]
     summands = (sympy.Float(float(c / sizes[k])) * terms[k] for k, c in zip(chosen, solution, strict=True))
     return Fit(Formula(sympy.Add(*summands)), len(chosen))
 
 
-def _selected(a: np.ndarray, b: np.ndarray) -> list[int]:
-    """Columns added while BIC gains, then taken out while it gains."""
+def _selected(a: np.ndarray, b: np.ndarray, chosen: list[int]) -> list[int]:
+    """Columns added while BIC gains, unless there are some, then taken out while it gains."""
     (n, k), total = a.shape, float(b @ b)
     price = np.log(n) + CAUTION * np.log(k)
     unit = a / (np.sqrt(np.sum(a * a, axis=0)) + 1e-300)
@@ -120,9 +176,8 @@ def _selected(a: np.ndarray, b: np.ndarray) -> list[int]:
         left = total - right[chosen] @ np.linalg.solve(own, right[chosen])
         return n * float(np.log(max(left, GRAM_ROUNDING * total, 1e-300) / n))
 
-    chosen: list[int] = []
-    current, left = deviance([]), b
-    while len(chosen) < MOST_TERMS and left @ left > ROUNDING**2 * total:
+    current, left, is_full = deviance(chosen), b, bool(chosen)
+    while not is_full and len(chosen) < MOST_TERMS and left @ left > ROUNDING**2 * total:
         ranked = np.argsort(-np.abs(left @ unit))[:8]
         tried = [(deviance([*chosen, int(j)]), int(j)) for j in ranked if j not in chosen]
         if not tried or min(tried)[0] > current - price:

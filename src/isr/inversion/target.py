@@ -17,7 +17,8 @@ from scipy.special import logsumexp
 from isr.inversion.chart import Chart
 from isr.inversion.law import Group, Law
 from isr.inversion.noise import Noise
-from isr.inversion.prior import PriorLaw, normal_log_prob
+from isr.inversion.parts import normal_log_prob
+from isr.inversion.prior import PriorLaw
 from isr.motion.law import MotionLaw
 
 Rows = Float[np.ndarray, "n d_x"]

@@ -16,7 +16,8 @@ from isr.equations.extract import function_program
 from isr.equations.functions import NAMES
 from isr.equations.program import Program, compose
 from isr.inversion.law import Law
-from isr.inversion.prior import Alone, PriorLaw
+from isr.inversion.parts import Alone
+from isr.inversion.prior import PriorLaw
 from isr.inversion.proposal import Proposal
 from isr.search.formula import Formula, parse, symbol
 from isr.tables.names import quoted, symbol_names

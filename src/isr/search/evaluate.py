@@ -33,6 +33,7 @@ _FUNCTIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = 
     "atanh": (np.arctanh, lambda u, f: 1 / (1 - u * u)),
     "sigmoid": (expit, lambda u, f: f * (1 - f)),
     "Abs": (np.abs, lambda u, f: np.sign(u)),
+    "sign": (np.sign, lambda u, f: np.zeros_like(u)),
     "Phi": (ndtr, lambda u, f: np.exp(-u * u / 2) / np.sqrt(2 * np.pi)),
     "PhiInverse": (ndtri, lambda u, f: np.sqrt(2 * np.pi) * np.exp(f * f / 2)),
 }

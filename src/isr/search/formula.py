@@ -170,7 +170,10 @@ class Formula:
 
 
 def _floats(expression: sympy.Expr) -> list[sympy.Float]:
-    """Decimal numbers, each value once, in the order of a walk through the expression; powers are part of the form."""
+    """Decimal numbers, each value once, in the order of a walk through the expression.
+
+    Powers, and the places of steps, are part of the form.
+    """
     found: dict[sympy.Float, None] = {}
 
     def walk(e: Any) -> None:
@@ -178,7 +181,7 @@ def _floats(expression: sympy.Expr) -> list[sympy.Float]:
             found[e] = None
         elif e.is_Pow and e.exp.is_number:
             walk(e.base)
-        else:
+        elif not isinstance(e, sympy.sign):
             for part in e.args:
                 walk(part)
 

@@ -109,6 +109,12 @@ def _fitted(
     return replace(best, is_noisy=is_level and best.error > ROUNDING * float(np.sqrt(np.mean(goal**2))))
 
 
+def polynomial_features(columns: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most so many products of Legendre polynomials of columns, or of their logarithms, and their degrees."""
+    terms = np.array(_terms(columns.shape[1], most))
+    return _features(_scaled(columns)[0], terms)[1], terms.sum(axis=1)
+
+
 def lack_of_fit(columns: np.ndarray, gaps: np.ndarray, root: np.ndarray, *, most: int = 60) -> float:
     """Return the p-value of "what is left depends on no column", by an F test against a polynomial.
 
@@ -117,8 +123,7 @@ def lack_of_fit(columns: np.ndarray, gaps: np.ndarray, root: np.ndarray, *, most
         >>> lack_of_fit(x[:, None], noise, np.ones(300)) > 0.01, lack_of_fit(x[:, None], x + noise, np.ones(300)) > 0.01
         (True, False)
     """
-    terms = np.array(_terms(columns.shape[1], max(2, min(most, len(gaps) // 8))))
-    features = _features(_scaled(columns)[0], terms)[1] * root[:, None]
+    features = polynomial_features(columns, max(2, min(most, len(gaps) // 8)))[0] * root[:, None]
     goal = gaps * root
     rank = np.linalg.matrix_rank(features)
     left = goal - features @ np.linalg.lstsq(features, goal, rcond=None)[0]

@@ -11,7 +11,7 @@ from scipy import stats
 import isr
 from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
-from isr.densities.charts import find_charts, marginals_of
+from isr.densities.charts import find_chains, find_charts, find_components, marginals_of
 from isr.densities.marginals import find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture
 from isr.estimators.closed_forms import _dependent, _with_tails, as_opaque, closed_forms
@@ -95,6 +95,28 @@ def test_no_row_beyond_a_soft_end_has_an_absurd_density_and_a_disc_is_found():
     assert marginals[0].side == "high"
     assert abs(np.mean(flow.log_prob(rows)) + np.log(4 * np.pi)) < 0.02
     assert flow.log_prob([[3.005, 0.0]])[0] > -20
+
+
+def test_a_half_normal_law_that_was_turned_is_turned_back():
+    rng = np.random.default_rng(0)
+    turn = np.array([[np.cos(0.6), -np.sin(0.6)], [np.sin(0.6), np.cos(0.6)]])
+    x = np.column_stack([np.abs(rng.normal(size=4000)) * 1.5, 0.4 * rng.normal(size=4000)]) @ turn.T
+    found = next(find_components(x, 2))
+    images = found.steps[0].matrix @ turn  # what is made of the half-normal variable and of the other one
+    assert np.max(np.abs(np.sort(np.abs(images / np.abs(images).max(axis=1, keepdims=True)))[:, 0])) < 0.1
+    entropy = np.log(0.75 * np.sqrt(2 * np.pi * np.e)) + np.log(0.4 * np.sqrt(2 * np.pi * np.e))
+    assert 0 < found.total / len(x) - entropy < 0.02
+
+
+def test_a_shell_is_a_radius_and_two_angles():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 3))
+    x *= (2 + 0.1 * rng.normal(size=(4000, 1))) / np.linalg.norm(x, axis=1, keepdims=True)
+    *_, found = find_chains(x, [find_marginal(column) for column in x.T], 3)
+    radius = found.seen[:, found.steps[-1].pair[0]]
+    assert np.allclose(radius, np.linalg.norm(x, axis=1), atol=0.05)
+    entropy = np.log(0.1 * np.sqrt(2 * np.pi * np.e)) + np.log(4 * np.pi) + 2 * np.log(2)
+    assert 0 < found.total / len(x) - entropy < 0.03
 
 
 def test_a_form_that_is_not_exact_has_heavy_tails():

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import isr
 from isr.estimators.settings import Effort
-from isr.estimators.status import judged, less_sharp, uncalibrated, worse_than_constant
+from isr.estimators.status import judged, told_apart, worse_than_constant
 from isr.formulas.front import Point
 
 
@@ -60,19 +60,35 @@ def test_a_gap_between_training_and_held_out_rows_is_named_with_both_figures():
 def test_posteriors_that_are_wrong_where_some_y_lie_are_named_with_the_place():
     rng = np.random.default_rng(0)
     y, z = rng.uniform(size=(1000, 2)), rng.normal(size=(1000, 3))
-    assert uncalibrated(z, y, ["T", "p"]) is None
+    assert told_apart(z, y, ["T", "p"]) is None
     z[y[:, 1] > 0.8, 2] *= 0.3
-    found = uncalibrated(z, y, ["T", "p"])
+    found = told_apart(z, y, ["T", "p"])
     assert not found.ok
-    assert found.reason.startswith(
-        "posteriors are not calibrated where p is highest: shares of draws are off by"
-    )
+    assert found.reason.startswith("posteriors are not calibrated where p is highest: truths have at least")
+
+
+def test_latents_that_know_of_y_are_told_though_each_of_them_is_normal():
+    y, noise = np.random.default_rng(0).normal(size=(2, 4000, 1))
+    assert told_apart(noise, y, ["y"]) is None
+    assert told_apart(0.6 * np.sign(y - 1) + 0.8 * noise, y, ["y"]) is not None
+    assert told_apart(np.tanh(y * noise) + 0.8 * noise, y, ["y"]) is not None
+
+
+@pytest.mark.parametrize(("slope", "is_told"), [(0.0, False), (0.5, True)])
+def test_a_density_whose_latents_know_of_each_other_is_not_called_exact(slope, is_told):
+    z = np.random.default_rng(0).normal(size=(4000, 2))
+    z[:, 1] = slope * z[:, 0] + np.sqrt(1 - slope**2) * z[:, 1]
+    found = told_apart(z, np.zeros((4000, 0)), [])
+    assert (found is not None) == is_told
+    if found is not None:  # -log(1 - slope^2) / 2 = 0.144 nats
+        assert 0.07 < float(found.reason.split()[-6]) < 0.17
+        assert found.reason.startswith("the density is not exact: it gives rows at least 0.")
 
 
 def test_regions_of_y_without_rows_are_left_out():
     rng = np.random.default_rng(0)
-    y = np.column_stack([np.ones(30), rng.integers(0, 2, 30), rng.normal(size=(30, 8))])
-    assert uncalibrated(rng.normal(size=(30, 2)), y, [f"y{i}" for i in range(10)]) is None
+    y = np.column_stack([np.ones(300), rng.integers(0, 2, 300), rng.normal(size=(300, 8))])
+    assert told_apart(rng.normal(size=(300, 2)), y, [f"y{i}" for i in range(10)]) is None
 
 
 def test_latents_of_a_mixture_are_standard_normal_where_rows_are_its_own():
@@ -86,19 +102,8 @@ def test_latents_of_a_mixture_are_standard_normal_where_rows_are_its_own():
     which = rng.uniform(size=2000) < 0.3
     x = np.where(which[:, None], 4 + 0.5 * rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2)))
     latents, _ = judged(Ensemble.of(tuple(members), [0.7, 0.3]), x, rng.uniform(size=(2000, 1)))
-    assert uncalibrated(latents, rng.uniform(size=(2000, 1)), ["y"]) is None
+    assert told_apart(latents, rng.uniform(size=(2000, 1)), ["y"]) is None
     assert np.all(np.abs(latents.std(axis=0) - 1) < 0.05)
-
-
-def test_a_model_much_less_sharp_than_networks_is_named_with_both_figures():
-    def point(nats, seed):
-        rows = nats + 0.5 * np.random.default_rng(seed).normal(size=500)
-        return Point(None, 1, 1, nats, nats, rows)
-
-    assert less_sharp(point(1.02, 0), point(1.0, 1)) is None
-    assert less_sharp(point(1.5, 0), point(1.0, 1)).reason == (
-        "sharper posteriors are possible: 1.5 nats per held-out row, where networks trained for a moment have 1"
-    )
 
 
 def test_a_surrogate_worse_than_the_mean_is_named_with_its_score():

@@ -125,6 +125,19 @@ def test_a_loss_too_steep_for_the_solver_is_no_error(steepness):
     assert fit.converge(start, np.arange(3))[1] <= fit.loss(start)
 
 
+def test_constants_at_the_end_of_what_a_loss_allows_have_no_errors_and_are_left():
+    model, data = quadratic()
+
+    def ends_here(formulas, rows):
+        value = jax.vmap(formulas, in_axes=-1, out_axes=-1)(rows["x"])[0][0]
+        return value**2 + jnp.sqrt(-jnp.abs(value))
+
+    fit, zeros, every = Fit(model, ends_here, data), np.zeros(3), np.arange(3)
+    assert np.all(np.isnan(fit.standard_errors(zeros, every)))
+    assert_allclose(fix_gauge(fit, zeros, every)[1], every)
+    assert not snap(fit, zeros, every).labels
+
+
 def test_refit_finds_the_least_squares_solution():
     model, data = quadratic()
     fit = Fit(model, square_loss, data)

@@ -1,14 +1,19 @@
-"""Charts of two variables found from rows: polar coordinates around the middle of a ring, and spirals."""
+"""Charts found from rows: polar coordinates around the middle of a ring, spirals, independent components."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy import optimize, stats
 
+from isr.bijections.affine import Linear
 from isr.bijections.bijection import AbstractBijection
 from isr.bijections.charts import Polar, Spiral
 from isr.bijections.parameters import on_device
@@ -21,7 +26,118 @@ CONCENTRATED = 0.75
 # Of directions: the length of their mean from which they have a side where hardly any is.
 ONE_SIDED = 0.3
 
+# With more variables there are no charts of pairs, nor components; nats per row that a chart of a pair must gain.
+MOST_CHARTED, LEAST_GAIN = 5, 0.03
+
 Rows = Float[np.ndarray, "n 2"]
+
+
+@dataclass(frozen=True, eq=False)
+class Charted:
+    """What charts make of rows, with the marginals of that and the price of the charts alone."""
+
+    kind: str
+    steps: tuple[AbstractBijection, ...]
+    price: float
+    seen: Float[np.ndarray, "n d"]
+    alone: Sequence[Marginal]
+
+    @property
+    def total(self) -> float:
+        """The price with that of the marginals."""
+        return self.price + sum(marginal.price for marginal in self.alone)
+
+
+def find_chains(x: Float[np.ndarray, "n d"], alone: Sequence[Marginal], dim: int) -> Iterator[Charted]:
+    """Yield charts of two variables; of more, radius and angle of pairs, that which gains most first.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(500, 3))
+        >>> x /= np.linalg.norm(x, axis=1, keepdims=True) * np.random.default_rng(1).uniform(0.9, 1.1, (500, 1))
+        >>> alone = [find_marginal(column) for column in x.T]
+        >>> [c.kind for c in find_chains(x, alone, 3)]
+        ['plain polar', 'plain polar, plain polar']
+    """
+    d, start = x.shape[1], Charted("", (), 0.0, x, alone)
+    for _ in range(d - 1 if d <= MOST_CHARTED else 0):
+        gains = {pair: _gain(start.seen, pair) if d > 2 else np.inf for pair in combinations(range(d), 2)}
+        pair = max(gains, key=gains.__getitem__)
+        found = list(_behind(start, pair, dim)) if gains[pair] > LEAST_GAIN else []
+        if not found:
+            return
+        yield from found
+        start = min(found, key=lambda chart: chart.total)
+
+
+def _gain(x: Float[np.ndarray, "n d"], pair: tuple[int, int]) -> float:
+    """Nats per row by which radius and angle of two variables tell more than these, each by itself."""
+    some = x[:: -(-len(x) // N_ROWS), list(pair)]
+    for _, chart in find_charts(some):
+        seen, log_det = mapped(chart, some, 2)
+        entropies = [stats.differential_entropy(rows, axis=0).sum() for rows in (some, seen)]
+        return float(np.nan_to_num(entropies[0] - entropies[1] + np.mean(log_det), nan=-np.inf))
+    return -np.inf
+
+
+def _behind(start: Charted, pair: tuple[int, int], dim: int) -> Iterator[Charted]:
+    for kind, chart in find_charts(start.seen[:, list(pair)]):
+        if start.seen.shape[1] > 2 and kind != "plain polar":  # other radii would not do for the next chart
+            continue
+        in_place = replace(chart, pair=pair, dim=dim)  # type: ignore[type-var]
+        seen, log_det = mapped(in_place, start.seen, dim)
+        own = dict(zip(pair, marginals_of(in_place, seen[:, list(pair)]), strict=True))
+        price = start.price + np.log(len(seen)) - float(np.sum(log_det))
+        alone = [own.get(i, marginal) for i, marginal in enumerate(start.alone)]
+        name = f"{start.kind}, {kind}" if start.kind else kind
+        yield Charted(name, (*start.steps, in_place), price, seen[:, : start.seen.shape[1]], alone)
+
+
+def find_components(x: Float[np.ndarray, "n d"], dim: int) -> Iterator[Charted]:
+    """Yield the linear map whose images are least normal, and so as independent as can be.
+
+    Example:
+        >>> x = np.random.default_rng(0).exponential(size=(1000, 2)) @ [[1.0, 0.5], [-0.5, 1.0]]
+        >>> next(find_components(x, 2)).seen.std(axis=0).round(2).tolist()
+        [1.0, 1.0]
+    """
+    n, d = x.shape
+    if not 2 <= d <= MOST_CHARTED or d != dim or n < LEAST_ROWS:
+        return
+    white = np.linalg.inv(np.linalg.cholesky(np.cov(x.T) + 1e-9 * np.diag(np.var(x, axis=0))))
+    some = (x[:: -(-n // N_ROWS)] - x.mean(axis=0)) @ white.T
+    matrix = _least_normal(some) @ white
+    seen = x @ matrix.T
+    price = 0.5 * np.log(n) * matrix.size - n * float(np.linalg.slogdet(matrix)[1])
+    alone = [find_marginal(column, soft=True) for column in seen.T]
+    yield Charted("components", (Linear(on_device(matrix)),), price, seen, alone)
+
+
+def _least_normal(z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
+    """Return the rotation, pair by pair, whose images have the least entropies (Learned-Miller and Fisher 2003)."""
+    d, turn = z.shape[1], np.eye(z.shape[1])
+    for i, j in list(combinations(range(d), 2)) * (1 if d == 2 else 3):
+
+        def turned(angle: float, rows: tuple[int, int] = (i, j)) -> np.ndarray:
+            c, s = np.cos(angle), np.sin(angle)
+            return np.array([[c, s], [-s, c]]) @ turn[list(rows)]
+
+        def entropy(angle: float, turned: Callable[[float], np.ndarray] = turned) -> float:
+            return float(np.sum(stats.differential_entropy(z @ turned(angle).T, axis=0)))
+
+        angles = np.linspace(0, np.pi / 2, 90, endpoint=False)
+        best = angles[int(np.argmin([entropy(angle) for angle in angles]))]
+        step = angles[1]
+        best = optimize.minimize_scalar(entropy, bounds=(best - step, best + step), method="bounded").x
+        turn[[i, j]] = turned(float(best))
+    return turn
+
+
+def mapped(chart: AbstractBijection, x: Float[np.ndarray, "n d"], dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a chart of ``dim`` variables makes of rows, zeros beside them, and its log-determinants."""
+    padded = np.concatenate([x, np.zeros((len(x), dim - x.shape[1]))], axis=1)
+    with jax.enable_x64(True):
+        seen, log_det = jax.vmap(chart.forward_and_log_det)(jnp.asarray(padded))
+        return np.asarray(seen), np.asarray(log_det)
 
 
 def find_charts(x: Rows) -> Iterator[tuple[str, AbstractBijection]]:
@@ -75,8 +191,8 @@ def _centres(x: Rows) -> list[np.ndarray]:
     found = [optimize.minimize(entropy, start, method="Nelder-Mead", options=options) for start in starts]
     centre = min(found, key=lambda f: f.fun).x * scale
     is_origin = np.hypot(*centre) < 0.05 * np.mean(np.hypot(*(x - centre).T))
-    centres = [] if is_origin else [centre]
-    if np.all((x.min(axis=0) < 0) & (x.max(axis=0) > 0)):
+    centres = [np.zeros(2) if is_origin else centre]
+    if not is_origin and np.all((x.min(axis=0) < 0) & (x.max(axis=0) > 0)):
         centres.append(np.zeros(2))
     near = [c for c in centres if np.all(np.abs(c - middle * scale) < 10 * scale)]
     return [c for c in near if np.min(np.hypot(*(x - c).T)) > 0]

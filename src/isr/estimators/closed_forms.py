@@ -6,6 +6,7 @@ laws, are compared by their price: minus the log-likelihood of all rows, and hal
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,6 @@ from itertools import chain
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import sympy
 from jaxtyping import Float
@@ -23,7 +23,7 @@ from isr.bijections.affine import LOG_SQRT_2PI, Bounded
 from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.formula import Triangular
 from isr.bijections.shapes import Tails
-from isr.densities.charts import find_charts, marginals_of
+from isr.densities.charts import Charted, find_chains, find_components, mapped
 from isr.densities.marginals import Marginal, find_marginal, marginal_steps
 from isr.densities.mixtures import find_mixture, find_normal
 from isr.equations.program import n_constants
@@ -49,7 +49,8 @@ N_ROWS = 3000
 MOST_SEARCHED, MOST_ORDERED = 6, 8
 # What a law may call: functions that formulas have.
 LIBRARY = ("powers", "sqrt", "reciprocal", "exp", "log", "sin", "cos", "tanh", "sigmoid")
-SECONDS = 20.0
+# Seconds of all searches for laws together; one may take a third of what is left.
+SECONDS = 24.0
 # Excess kurtosis of what a law leaves from which rows far out count less.
 HEAVY = 3.0
 
@@ -78,7 +79,7 @@ class Form:
 
     def latents(self, x: Rows, dim: int) -> Rows:
         """Return the latents of rows, padding left out."""
-        return _mapped(Chain(self.steps), x, dim)[0][:, : x.shape[1]]
+        return mapped(Chain(self.steps), x, dim)[0][:, : x.shape[1]]
 
 
 def closed_forms(
@@ -117,13 +118,6 @@ def _with_tails(form: Form, x: Rows, dim: int) -> Form:
     return form if is_exact else replace(form, steps=(*form.steps, Tails(dim, x.shape[1])))
 
 
-def _mapped(chart: AbstractBijection, x: Rows, dim: int) -> tuple[Rows, np.ndarray]:
-    padded = np.concatenate([x, np.zeros((len(x), dim - x.shape[1]))], axis=1)
-    with jax.enable_x64(True):
-        seen, log_det = jax.vmap(chart.forward_and_log_det)(jnp.asarray(padded))
-        return np.asarray(seen), np.asarray(log_det)
-
-
 def is_explained(z: Rows, *, least: int = LEAST_TESTED) -> bool:
     """Return whether latents are normal numbers that know nothing of each other, as far as tests see.
 
@@ -149,12 +143,15 @@ def _ladder(x: Rows, dim: int, edges: bool) -> Iterator[Form]:
     yield Form("marginals", tuple(marginal_steps(alone, dim)), sum(m.price for m in alone))
     if x.shape[1] == 1:
         return
+    search = _Search()
     yield from _laws(x, alone, dim)
-    if x.shape[1] == 2:
-        yield from _charted(x, dim)
-    yield from _mixtures(x, dim, FEW_MODES)
+    yield from _charted(chain(find_chains(x, alone, dim), find_components(x, dim)), dim)
+    n_modes = 0
+    for form in _mixtures(x, dim, FEW_MODES):
+        n_modes = len(form.steps[0].means)
+        yield form
     yield from _dependent(x, alone, dim)
-    yield from _laws(x, alone, dim, search=True)
+    yield from _laws(x, alone, dim, search)
     as_logs = [m.low == 0 and m.high is None for m in alone]
     if any(as_logs):
         low = tuple(0.0 if log else None for log in as_logs)
@@ -164,21 +161,20 @@ def _ladder(x: Rows, dim: int, edges: bool) -> Iterator[Form]:
             find_marginal(c, edges=edges, positive=False) if log else m
             for c, log, m in zip(opened.T, as_logs, alone, strict=True)
         ]
-        forms = (_laws(opened, alone, dim, search=search) for search in (False, True))
+        forms = (_laws(opened, alone, dim, finder) for finder in (None, search))
         for form in chain(_mixtures(opened, dim, FEW_MODES), *forms):
             price = form.price + float(np.sum(opened[:, as_logs]))
             yield Form(f"logarithms, {form.kind}", (chart, *form.steps), price)
-    yield from _mixtures(x, dim, MOST_MODES, least=FEW_MODES + 1)
+    if n_modes >= FEW_MODES - 1:  # with fewer, BIC has seen that more are no better
+        yield from _mixtures(x, dim, MOST_MODES, least=FEW_MODES + 1)
 
 
-def _charted(x: Rows, dim: int) -> Iterator[Form]:
-    for kind, chart in find_charts(x):
-        seen, log_det = _mapped(chart, x, 2)
-        alone = marginals_of(chart, seen)
-        price = -float(np.sum(log_det)) + np.log(len(x))
-        plain = Form("marginals", tuple(marginal_steps(alone, dim)), sum(m.price for m in alone))
-        for form in chain([plain], _laws(seen, alone, dim)):
-            yield Form(f"{kind}, {form.kind}", (chart, *form.steps), form.price + price)
+def _charted(found: Iterator[Charted], dim: int) -> Iterator[Form]:
+    for chart in found:
+        alone = Form("marginals", tuple(marginal_steps(chart.alone, dim)), sum(m.price for m in chart.alone))
+        is_apart = chart.kind == "components"  # which know nothing of each other, if anything does
+        for form in chain([alone], () if is_apart else _laws(chart.seen, chart.alone, dim)):
+            yield Form(f"{chart.kind}, {form.kind}", (*chart.steps, *form.steps), form.price + chart.price)
 
 
 def _dependent(x: Rows, alone: Sequence[Marginal], dim: int) -> Iterator[Form]:
@@ -186,7 +182,7 @@ def _dependent(x: Rows, alone: Sequence[Marginal], dim: int) -> Iterator[Form]:
     steps = tuple(marginal_steps(alone, dim))
     if not steps:
         return
-    z = _mapped(Chain(steps), x, dim)[0]
+    z = mapped(Chain(steps), x, dim)[0]
     price = sum(m.price for m in alone) - float(np.sum(0.5 * z[:, : x.shape[1]] ** 2 + LOG_SQRT_2PI))
     linear, own = find_normal(z[:, : x.shape[1]])
     if x.shape[1] == dim:
@@ -205,7 +201,7 @@ def _mixtures(x: Rows, dim: int, most: int, *, least: int = 1) -> Iterator[Form]
 # Laws of variables given others -------------------------------------------------------------------------
 
 
-def _laws(x: Rows, alone: Sequence[Marginal], dim: int, *, search: bool = False) -> Iterator[Form]:
+def _laws(x: Rows, alone: Sequence[Marginal], dim: int, search: _Search | None = None) -> Iterator[Form]:
     """Forms in which some variables follow laws of those before them: polynomials and waves, or what a search finds.
 
     The ends of what a law leaves are soft: they move with its constants, and bounds would shut out rows that were
@@ -218,7 +214,7 @@ def _laws(x: Rows, alone: Sequence[Marginal], dim: int, *, search: bool = False)
         laws: list[_Given | None] = [None] * x.shape[1]
         marginals = list(alone)
         for place, i in enumerate(order[1:], 1):
-            given = _given(x, i, order[:place], names, search=search)
+            given = _given(x, i, order[:place], names, search)
             if given is not None:
                 laws[i], marginals[i] = _with_marginal(given)
         if any(laws):
@@ -286,7 +282,7 @@ def _orders(x: Rows, names: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _given(
-    x: Rows, i: int, before: Sequence[int], names: Sequence[str], *, search: bool = False
+    x: Rows, i: int, before: Sequence[int], names: Sequence[str], finder: _Search | None = None
 ) -> _Given | None:
     """The law of variable i given others; None where it says nothing."""
     some = slice(None) if len(x) <= N_ROWS else slice(0, None, -(-len(x) // N_ROWS))
@@ -294,7 +290,6 @@ def _given(
     features = Features(x[some][:, list(before)])
     if not depends(features, y[some]):
         return None
-    finder = _search if search else None
     mean = find_mean(features, y[some], own, finder)
     scale = find_scale(features, mean.residual[None], own, None, mean.formula)
     if not np.median(scale.values) > 0:  # a column that repeats others has no density
@@ -317,9 +312,21 @@ def _given(
     return found if found.is_usable else None
 
 
-def _search(x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str]) -> list[Formula]:
-    found = find_laws(x, y, names, weight=weight, library=LIBRARY, max_time=SECONDS)
-    return [Formula(candidate.expression) for candidate in found.candidates]
+@dataclass
+class _Search:
+    """A search for laws with a clock, which is one for all of a density."""
+
+    seconds: float = SECONDS
+
+    def __call__(
+        self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str]
+    ) -> list[Formula]:
+        if self.seconds <= 0:
+            return []
+        began, limit = time.monotonic(), max(self.seconds / 3, 1.0)
+        found = find_laws(x, y, names, weight=weight, library=LIBRARY, max_time=limit)
+        self.seconds -= time.monotonic() - began
+        return [Formula(candidate.expression) for candidate in found.candidates]
 
 
 def _with_marginal(given: _Given) -> tuple[_Given, Marginal]:

@@ -45,8 +45,8 @@ from isr.estimators.rows import (
     weighed,
     with_steps,
 )
-from isr.estimators.settings import SIZES, Plan, make_schedule
-from isr.estimators.status import WILD, DivergedError, Status, beaten_by_normal, judged, less_sharp
+from isr.estimators.settings import Plan
+from isr.estimators.status import WILD, DivergedError, beaten_by_normal, judged
 from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
 from isr.training.loop import Noise, keep_compiled_programs
@@ -56,7 +56,7 @@ from isr.training.population import Population, joined
 
 # Of `max_time`, where formulas are to be made of what was trained: they need time of their own. A network that was
 # stopped can still be written out, one that was not refined cannot be read.
-TRAINING_SHARE, COMPARED_BY = 0.7, 0.95
+TRAINING_SHARE = 0.7
 # How many networks are pruned and opened.
 N_REFINED = 3
 # Closed forms that are refitted, and how many times shorter training is where one of them explains all there is.
@@ -67,8 +67,8 @@ WORSE = 0.05
 N_MEMBERS = 5
 # Shares of the usual decay of weights that the first fold chooses from.
 DECAYS = (1.0, 0.3, 0.1)
-# Rows that tell whether the mixture is calibrated.
-N_JUDGED = 5000
+# Rows that tell whether a model is exact; held-out ones, but where it has fewer constants per training row.
+N_JUDGED, FEW_CONSTANTS = 10_000, 0.05
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,11 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
         is_open = [p.is_network and np.isfinite(p.held_out_nats) for p in final]
         wide = finished(network_point(wide_law(rows), rows), rows) if any(is_open) else None
         final = [defended(p, wide) if o else p for p, o in zip(final, is_open, strict=True)]
-        misfit = misfit or _sharper(final[chosen], rows, task, plan)
+    is_short = front[chosen].n_constants < FEW_CONSTANTS * len(rows.train)
+    seen = rows.together().train if is_short else rows.held_out
     return Fitted(
         final, chosen, polished.errors, polished.labels, population, len(rows.train), shape.charts, misfit,
-        judged(front[chosen].model, rows.held_out.x, rows.held_out.y),
+        judged(front[chosen].model, seen.x[:N_JUDGED], seen.y if seen.y is None else seen.y[:N_JUDGED]),
     )  # fmt: skip
 
 
@@ -178,24 +179,6 @@ def _polished(point: Point, rows: Rows, plan: Plan, *, is_known: bool) -> Polish
     return polished._replace(point=replace(polished.point, **figures))
 
 
-def _sharper(point: Point, rows: Rows, task: FlowTask, plan: Plan) -> Status | None:
-    """Return a status where networks trained for a moment have far sharper posteriors than the chosen model.
-
-    Posteriors may be calibrated and still much wider than they need be. Who sets the steps himself is spared the time.
-    """
-    if not isinstance(plan.training.effort, str) or plan.monitor.should_stop():
-        return None
-    brief = replace(plan.training, effort="quick", penalty=None, n_restarts=1, backward=0.0, checkpoint=None)
-    schedule = make_schedule(brief, len(rows.train), peak=plan.schedule.phases[0].peak)
-    shape = replace(task.architecture, **SIZES["accurate"], mixing="linear", charts=())
-    # It ends before the fit's own time does, which then was enough.
-    other = replace(plan, training=brief, schedule=schedule, monitor=plan.monitor.until(COMPARED_BY))
-    trained, _ = train_networks_of(rows, replace(task, architecture=shape), other)
-    if not trained:
-        return None
-    return less_sharp(point, finished(network_point(trained[0], rows, np.float32), rows))
-
-
 def _closed_points(
     rows: Rows, edges: bool, normal: Point | None, monitor: Monitor
 ) -> tuple[list[Point], bool]:
@@ -215,7 +198,7 @@ def _closed_points(
         if not form.is_settled and not stop():
             theta, _ = fit.converge(theta, np.flatnonzero(theta), fast=True)
         points.insert(0, criterion.point(fit.restore(theta), fit.loss(theta)))
-        if form is forms[0] and form.is_short and not stop():
+        if form is forms[0] and form.is_short and not form.is_settled and not stop():
             points += pipeline.refine([points[0].model], criterion, monitor)
     points = [point for point in points if np.isfinite(point.held_out_nats)]
     known = [*points[:1], *([] if normal is None else [normal])]

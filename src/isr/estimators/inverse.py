@@ -23,7 +23,7 @@ from isr.estimators.settings import (
     seed_of,
     training_of,
 )
-from isr.estimators.status import Status, uncalibrated, worse_than_constant
+from isr.estimators.status import Status, worse_than_constant
 from isr.estimators.symbolic_flow import FlowModel
 from isr.posterior.outliers import Extent, TrainingRecord
 from isr.posterior.posterior import Posterior, read_observations
@@ -198,10 +198,6 @@ class InverseModel(FlowModel):
     def score(self, x: Any, y: Any) -> float:
         """Return the mean log-density (nats) of rows of x given the rows of y beside them."""
         return float(np.mean(self.log_prob(x, y)))
-
-    def _misfit(self) -> Status | None:
-        assert self.fit_.judged is not None
-        return super()._misfit() or uncalibrated(*self.fit_.judged, self.y_columns_.names)
 
     def _y_names(self) -> tuple[str, ...]:
         return self.y_columns_.names

@@ -29,6 +29,8 @@ from isr.training.population import Population, Restarts, Task, train
 MAX_CONSTANTS = 100
 # Of `max_time`: restarts that are not built by then are left out.
 BUILD_SHARE = 0.05
+# Newton steps with all rows that end the refit of the chosen model; those before take the curvature of fewer.
+LAST_STEPS = 6
 # Rows that decide which weights of a network can go; what is left is judged by all rows later.
 ELIMINATION_ROWS = 4096
 
@@ -60,7 +62,7 @@ class Fitted:
     n_train: int
     charts: tuple[str, ...] = ()
     misfit: Status | None = None  # what is wrong with every model that was trained
-    judged: tuple[np.ndarray, np.ndarray] | None = None  # latents of held-out rows, and y beside them
+    judged: tuple[np.ndarray, np.ndarray] | None = None  # latents of rows, and y beside them
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ def _while_time(items: Sequence[Any], monitor: Monitor, stage: str, found: list[
 def polish(point: Point, criterion: Criterion, *, snapping: bool) -> Polished:
     """Return a model made of formulas with its constants refitted, freed of redundancy and snapped."""
     fit = criterion.fit(point.model)
-    theta, _ = fit.converge(fit.start, np.flatnonzero(fit.start))
+    theta, _ = fit.converge(fit.start, np.flatnonzero(fit.start), fast=True)
+    theta, _ = fit.converge(theta, np.flatnonzero(theta), max_iterations=LAST_STEPS)
     theta, free = fix_gauge(fit, theta, np.flatnonzero(theta))
     result = snap(fit, theta, free) if snapping else Snapped(theta, fit.loss(theta), free, {})
     held = np.setdiff1d(np.flatnonzero(result.theta), result.free)

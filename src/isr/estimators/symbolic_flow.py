@@ -24,7 +24,7 @@ from isr.estimators.equation_model import EquationModel
 from isr.estimators.flow_fit import FlowTask, fit_ensemble, fit_flow
 from isr.estimators.rows import Pairs, n_held_out
 from isr.estimators.settings import Effort, Training, explains_wrong_options, seed_of
-from isr.estimators.status import Status, overfitting
+from isr.estimators.status import Status, overfitting, told_apart
 from isr.tables.arrays import LARGEST, refuse_extremes, warn_if_degenerate, without_times
 from isr.tables.bounds import sharp_box
 from isr.tables.tables import Table, read_table
@@ -89,7 +89,9 @@ class FlowModel(EquationModel):
         return f"{', '.join(ends)}: taken for bounds (bounds={{}} leaves them open)" if ends else ""
 
     def _misfit(self) -> Status | None:
-        return self.fit_.misfit or overfitting(self._chosen)
+        assert self.fit_.judged is not None
+        names = self._y_names()
+        return self.fit_.misfit or overfitting(self._chosen) or told_apart(*self.fit_.judged, names)
 
     @property
     def flow_(self) -> Flow:

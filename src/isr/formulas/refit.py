@@ -92,10 +92,7 @@ class Fit:
         return np.concatenate(values), np.concatenate(grads)
 
     def hessian(self, theta: np.ndarray, free: np.ndarray, *, fast: bool = False) -> np.ndarray:
-        """Return the matrix of second derivatives with respect to the free constants; fast from fewer rows.
-
-        Central differences of gradients: correct to about eight digits, and nothing more is compiled for them.
-        """
+        """Return the second derivatives by the free constants, from central differences of gradients (eight digits)."""
         if not len(free):
             return np.zeros((0, 0))
         steps = STEP * np.maximum(np.abs(theta), LEAST_SIZE)
@@ -108,11 +105,13 @@ class Fit:
             return 0.5 * (matrix + matrix.T)
 
     def converge(
-        self, theta: np.ndarray, free: np.ndarray, *, max_iterations: int = 60, fast: bool = False
-    ) -> tuple[np.ndarray, float]:
+        self, theta: np.ndarray, free: np.ndarray, *, max_iterations: int = 60, fast: bool = False,
+        known: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, float]:  # fmt: skip
         """Return constants that minimise the loss over the free ones, and that loss; never a worse one.
 
-        Many constants take ten times as many quasi-Newton steps; ``fast`` takes the curvature from fewer rows.
+        Many constants take ten times as many quasi-Newton steps; ``fast`` takes the curvature from fewer rows, and
+        ``known`` is that of all constants somewhere near.
         """
         before = self.loss(theta)
         if not len(free) or not np.isfinite(before):
@@ -136,7 +135,8 @@ class Fit:
             return min(value, 1e300), grad[free] * size
 
         def curvature(phi: np.ndarray) -> np.ndarray:
-            matrix = self.hessian(place(phi), free, fast=fast) * np.outer(size, size)
+            matrix = self.hessian(place(phi), free, fast=fast) if known is None else known[np.ix_(free, free)]
+            matrix = matrix * np.outer(size, size)
             return matrix if np.all(np.abs(matrix) < HUGE) else np.eye(len(matrix))
 
         options: dict[str, float] = {"maxiter": 10 * max_iterations}
@@ -156,11 +156,11 @@ class Fit:
         For a mean squared error the information is scaled by the residual variance.
         """
         errors, loss = np.full(len(theta), np.nan), self.loss(theta)
-        if not len(free):
-            return errors
         step = 1e-6 * max(loss, 1e-300)
         slope = (self.nats(loss + step) - self.nats(loss)) / step
         information = self.hessian(theta, free) * slope * self.n_rows
+        if not len(free) or not np.all(np.isfinite(information)):
+            return errors
         covariance = np.linalg.pinv(information, hermitian=True)
         errors[free] = np.sqrt(np.clip(np.diag(covariance), 0.0, None))
         return errors
@@ -185,10 +185,7 @@ def _values_and_grads(
 
 
 def _chunked(data: dict[str, np.ndarray], n: int) -> tuple[tuple[dict[str, Array], Array], np.ndarray]:
-    """Return the rows in pieces of equal length, filled up with rows of weight zero, and each piece's share.
-
-    Weights sum to one over all pieces.
-    """
+    """Return the rows in pieces of equal length, filled up with rows of weight zero, and each piece's share of one."""
     weight = np.asarray(data.get("weight", np.ones((1, n)))[0], dtype=np.float64)
     weight = weight / np.sum(weight)
     length = min(CHUNK, n)
@@ -357,7 +354,8 @@ def snap(fit: Fit, theta: np.ndarray, free: np.ndarray, *, budget: float = BUDGE
     loss = fit.loss(theta)
     allowed = fit.nats(loss) + budget / fit.n_rows
     labels: dict[int, str] = {}
-    errors = fit.standard_errors(theta, free)
+    errors, known = fit.standard_errors(theta, free), np.eye(len(theta))
+    known[np.ix_(free, free)] = fit.hessian(theta, free)
     for index in sorted(free, key=lambda i: errors[i] / max(abs(theta[i]), 1e-300)):
         if fit.should_stop():
             break
@@ -367,7 +365,7 @@ def snap(fit: Fit, theta: np.ndarray, free: np.ndarray, *, budget: float = BUDGE
             trial = theta.copy()
             trial[index] = number
             left = free[free != index]
-            trial, trial_loss = fit.converge(trial, left, max_iterations=15)
+            trial, trial_loss = fit.converge(trial, left, max_iterations=15, known=known)
             if fit.nats(trial_loss) <= allowed:
                 theta, loss, free, labels[index] = trial, trial_loss, left, label
                 break
@@ -381,6 +379,8 @@ def fix_gauge(fit: Fit, theta: np.ndarray, free: np.ndarray) -> tuple[np.ndarray
     """
     while len(free) and not fit.should_stop():
         hessian = fit.hessian(theta, free)
+        if not np.all(np.isfinite(hessian)):  # a step aside leaves the range of the model
+            break
         scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
         values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
         if values[0] > 1e-9:
@@ -391,7 +391,7 @@ def fix_gauge(fit: Fit, theta: np.ndarray, free: np.ndarray) -> tuple[np.ndarray
         for number in (0.0, np.sign(theta[redundant]), theta[redundant]):
             trial = theta.copy()
             trial[redundant] = number
-            trial, trial_loss = fit.converge(trial, left)
+            trial, trial_loss = fit.converge(trial, left, fast=True)
             if fit.nats(trial_loss) <= fit.nats(loss) + 1e-6:
                 theta = trial
                 break

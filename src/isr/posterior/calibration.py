@@ -4,6 +4,7 @@ Every check takes the same arrays: ``truths`` ``(n, dim)``, drawn from the prior
 ``m`` posterior draws for the observation simulated from each truth.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,8 @@ from scipy import stats
 N_BINS, N_SIMULATIONS = 20, 2000
 LEVELS = tuple(np.round(np.linspace(0.05, 0.95, 19), 2).tolist())
 """Default credible levels of coverage curves."""
-# The share of the rows at each end of a column of y that is judged by itself, and of how many columns.
-END, MOST_COLUMNS = 0.2, 8
+# The share of the rows at each end of a column of y that is judged by itself, of how many columns, and with corners.
+END, MOST_COLUMNS, MOST_CORNERED = 0.2, 8, 3
 # So many failed tests are named.
 MOST_TOLD = 6
 
@@ -71,13 +72,19 @@ def uniformity(
 
 
 def regions_of(y: Float[np.ndarray, "n d"], names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return which rows of y lie where: everywhere, in the middle, and at either end of each of the first columns."""
+    """Return which rows of y lie where: everywhere, in the middle, at either end of each of the first columns, and in
+    the corners of two.
+    """
     place = (stats.rankdata(y, axis=0) - 0.5) / len(y)
     ends = {}
     for name, column in list(zip(names, place.T, strict=True))[:MOST_COLUMNS]:
         ends |= {f"where {name} is lowest": column < END, f"where {name} is highest": column > 1 - END}
     middle = ~np.any(list(ends.values()), axis=0)
-    regions = {"over all": np.ones(len(y), bool), "in the middle of y": middle, **ends}
+    corners = {
+        f"{first} and {second.removeprefix('where ')}": ends[first] & ends[second]
+        for first, second in itertools.combinations(list(ends)[: 2 * MOST_CORNERED], 2)
+    }
+    regions = {"over all": np.ones(len(y), bool), "in the middle of y": middle, **ends, **corners}
     return {where: kept for where, kept in regions.items() if kept.any()}
 
 

@@ -1,7 +1,7 @@
 """Laws of motion from trajectories: the seven Strogatz systems, and ten of ``lists/motion.txt`` from their parameters.
 
     python benchmarks/motion.py [--quick] [--out rows.jsonl] [--family strogatz systems] [--only lv] [--noise 0 0.01]
-                                [--simulations 1000] [--seeds 0] [--list systems.txt]
+                                [--simulations 1000] [--seeds 0] [--max-time 120] [--list systems.txt]
 
 One row per system, noise and seed: which rates are the truth (`recovery.judge`: with constants within 2 %), the law in
 words, its verdict, processor time. Noise is additive, relative to the standard deviation of each channel.
@@ -104,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         "--noise", nargs="+", type=float, help="default 0 and 0.01 for Strogatz, 0.02 for systems"
     )
     parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--max-time", type=float, default=120.0, help="seconds per system")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     given = parser.parse_args(arguments)
     if given.quick:
@@ -148,7 +149,9 @@ def strogatz(name: str, noise: float, seed: int, given: argparse.Namespace) -> R
     runs = truths[0].path[0].reshape(-1, N_TIMES, 2)
     noisy = runs + noise * runs.std(axis=(0, 1)) * np.random.default_rng(seed).normal(size=runs.shape)
     model, seconds = _timed(
-        lambda: isr.MotionRegressor().fit(np.arange(N_TIMES) * STEP, noisy, names=["x0", "x1"])
+        lambda: isr.MotionRegressor(max_time=given.max_time).fit(
+            np.arange(N_TIMES) * STEP, noisy, names=["x0", "x1"]
+        )
     )
     return _judged(model, truths, seconds)
 
@@ -162,9 +165,9 @@ def simulated(name: str, noise: float, seed: int, given: argparse.Namespace) -> 
     wide = y.transpose(0, 2, 1).reshape(len(y), -1)
     names = [*motion.channels, *motion.ranges]
     model, seconds = _timed(
-        lambda: isr.Inversion(series=columns, times=motion.times, fallback=False).fit(
-            pd.DataFrame(x, columns=list(motion.ranges)), wide
-        )
+        lambda: isr.Inversion(
+            series=columns, times=motion.times, fallback=False, max_time=given.max_time
+        ).fit(pd.DataFrame(x, columns=list(motion.ranges)), wide)
     )
     low, high = y.min(axis=(0, 1)), y.max(axis=(0, 1))
     ranges = (*zip(low, high, strict=True), *motion.ranges.values())

@@ -4,6 +4,8 @@ import ctypes
 import json
 import shutil
 import subprocess
+import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -20,6 +22,7 @@ from isr.motion.library import Library
 from isr.motion.noise import Noise
 from isr.motion.record import of_motion, to_motion
 from isr.motion.refit import refit
+from isr.motion.refute import lack_of_fit
 from isr.motion.series import Series, from_long, read_series
 from isr.motion.system import System
 from isr.report import write_report
@@ -213,8 +216,96 @@ def test_times_that_are_no_numbers_are_refused(times):
 
 def test_a_law_that_misses_what_drives_the_series_is_refuted():
     times = np.linspace(0, 12, 80)
-    with pytest.warns(ConvergenceWarning, match=r"is refuted .*residuals exceed the noise"):
-        isr.MotionRegressor(library=POLYNOMIALS).fit(times, np.sin(times))
+    with pytest.warns(ConvergenceWarning, match=r"is refuted .*slow waves are left"):
+        model = isr.MotionRegressor(library=POLYNOMIALS).fit(times, np.sin(times))
+    assert model.tests_["y1: residuals exceed the noise"] < 1e-4
+
+
+def test_a_law_that_is_as_likely_is_told():
+    t = np.linspace(0, 1, 30)
+    noisy = 3 * np.exp(-t) + 0.1 * np.random.default_rng(1).normal(size=30)
+    model = isr.MotionRegressor(library=POLYNOMIALS).fit(t, noisy, names=["m"])
+    assert str(model.law_).startswith("m' = -m")
+    assert "; as likely by the series: m' = " in model.verdict_
+
+
+def test_growth_by_a_logarithm_is_found():
+    t = np.linspace(0, 6, 60)
+    sizes = 12 * np.exp(np.log(np.array([[0.5], [2.0]]) / 12) * np.exp(-0.4 * t))
+    model = isr.MotionRegressor().fit(t, sizes[..., None], names=["size"])
+    size = sympy.Symbol("size", real=True)
+    wanted = 0.4 * size * (np.log(12) - sympy.log(size))
+    off = sympy.lambdify(size, model.law_.channels[0].slope - wanted)(np.linspace(1, 12, 50))
+    assert np.max(np.abs(off)) < 1e-3
+
+
+def ladder(n, seed):
+    """Rows of (tau, drive), and the voltages along three links of a ladder of resistors and capacitors, with noise."""
+    rng = np.random.default_rng(seed)
+    x = np.column_stack([rng.uniform(0.5, 2, n), rng.uniform(1, 5, n)])
+    link, times = np.array([[-2.0, 1, 0], [1, -2, 1], [0, 1, -1]]), np.linspace(0, 6, 16)
+    values, vectors = np.linalg.eigh(link)
+    rest, push = -np.linalg.inv(link) @ [1.0, 0, 0], vectors.T @ (np.linalg.inv(link) @ [1.0, 0, 0])
+    decay = np.exp(values * times[:, None, None] / x[:, :1, None].swapaxes(0, 1)[..., 0][..., None])
+    y = x[:, 1][:, None] * (rest + (decay * push) @ vectors.T)
+    y = y.transpose(1, 0, 2)
+    y = y + 0.02 * y.std(axis=(0, 1)) * rng.normal(size=y.shape)
+    times = np.tile(times, (n, 1))
+    noises = (Noise(),) * 3
+    return Series(times, y, x, ("v1", "v2", "v3"), ("tau", "drive"), noises)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_law_of_the_ladder_that_follows_its_series_closely_is_refuted(seed):
+    series = ladder(300, seed)
+    (v1, v2, v3), (tau, drive) = series.states, series.parameters
+    c = sympy.symbols("c0:12", real=True)
+    links = drive - 2 * v1 + v2, v1 - 2 * v2 + v3, v2 - v3
+    cubics = [sum(c[4 * i + k] * tau**k for k in range(4)) for i in range(3)]
+    laws = {
+        "true": ([k * link / tau for k, link in zip(c, links, strict=False)], 3, [1.0, 1.0, 1.0]),
+        "wrong": ([p * link for p, link in zip(cubics, links, strict=True)], 12, [3.5, -4.0, 1.9, -0.3] * 3),
+    }
+    worst = {}
+    for name, (rates, n, theta) in laws.items():
+        system = System(tuple(rates), (False,) * 3, series.states, series.parameters, c[:n])
+        fit = refit(system, np.array(theta), np.zeros((3, 300)), series, ("shared",) * 3, steps=8)
+        assert np.all(fit.sigma < 1.5 * 0.02 * fit.spread)  # both follow the series
+        worst[name] = min(lack_of_fit(fit).values())
+    assert worst["wrong"] < 1e-4 < 1e-3 < worst["true"]
+
+
+SLOW_SEARCHES = {
+    "trajectories": lambda t, y, s: isr.MotionRegressor(max_time=s).fit(t, y),
+    "parameters": lambda t, y, s: isr.Inversion(
+        series={"a": range(60), "b": range(60, 120)}, times=t, max_time=s, fallback=False
+    ).fit(np.tile([[1.0, 2.0]], (30, 1)) * np.linspace(1, 2, 30)[:, None], np.tile(y[0].T.ravel(), (30, 1))),
+}
+
+
+@pytest.mark.parametrize("search", SLOW_SEARCHES.values(), ids=SLOW_SEARCHES.keys())
+def test_a_search_ends_at_its_time_limit_and_says_so(runs, search):
+    times, values = runs
+    rough = values + 0.5 * np.random.default_rng(0).normal(size=values.shape) * np.sin(times)[:, None]
+    began = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = search(times, rough, 3.0)
+    assert time.monotonic() - began < 3.3
+    assert "max_time of 3 s ended the" in model.verdict_
+
+
+def test_a_time_limit_before_any_law_gets_a_sentence(runs):
+    with pytest.raises(
+        ValueError, match=r"max_time of 0.01 s ended the .* before any law was fitted; allow more"
+    ):
+        isr.MotionRegressor(max_time=0.01).fit(*runs)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, "long", None])
+def test_a_time_limit_is_a_number_of_seconds(runs, seconds):
+    with pytest.raises(ValueError, match="max_time is a number of seconds above 0, got"):
+        isr.MotionRegressor(max_time=seconds).fit(*runs)
 
 
 def test_what_a_law_hardly_explains_is_told():
@@ -334,7 +425,10 @@ def test_javascript_source_gives_the_same_trajectory():
         "const r = solve([0, 0.3, 1], first([0.7]), [0.7]); console.log(JSON.stringify([r.values, r.error]));"
     )
     out = subprocess.run(
-        ["node", "-e", exported().code("js") + call], capture_output=True, text=True, check=True
+        ["node", "--input-type=module", "-e", exported().code("js") + call],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert_same_trajectory(*json.loads(out.stdout))
 
@@ -413,7 +507,8 @@ def test_noise_laws_agree_with_scipy(noise):
     assert_allclose(law.log_prob(x, y), frozen(y[0]).sum(), rtol=1e-6)
     drawn = law.sample(np.repeat(x, 4000, axis=0), np.random.default_rng(0))
     assert np.all(np.abs(drawn.mean(axis=0) - mean) < 0.2)
-    assert abs(np.std(law.scores(np.repeat(x, 4000, axis=0), drawn, np.random.default_rng(1))) - 1) < 0.05
+    scores = law.channels[0].noise.score(drawn, mean, scale, np.random.default_rng(1))
+    assert abs(np.std(scores) - 1) < 0.05
 
 
 def epidemic(n):

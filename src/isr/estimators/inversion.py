@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -15,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from isr.estimators.equation_model import Shown
 from isr.estimators.inverse import ConditionalISR, observation_noise, read_pairs
-from isr.estimators.motion_regressor import find_series_law
-from isr.estimators.settings import seed_of
+from isr.estimators.motion_regressor import check_seconds, find_series_law
+from isr.estimators.settings import Training, seed_of
 from isr.inversion.families import REFUTED
 from isr.inversion.find import find_law
 from isr.inversion.law import Law
@@ -41,6 +42,9 @@ from isr.tables.workers import is_watched
 if TYPE_CHECKING:
     import pandas as pd
 
+# Of the time of a law of motion, what its search may take, less where a flow may be fitted beside it; the flow's part
+# of the rest, for its formulas and its comparison take time too; with less than so many seconds none is fitted.
+LAW_SHARE, LAW_SHARE_BESIDE, FLOW_SHARE, LEAST_SECONDS = 0.85, 0.6, 0.4, 5.0
 # Held-out rows on which a law in doubt is compared with a flow, and standard errors that decide.
 N_COMPARED = 60
 CLEARLY = 2.0
@@ -70,6 +74,7 @@ class Inversion(Shown, BaseEstimator):
             ``noise`` may be ``"poisson"``, ``"binomial(1000)"``, ``"lognormal"``, ``"normal"``, or one by channel.
         times: When the columns of a series were measured.
         fallback: Whether a `ConditionalISR` is fitted, and used where it is clearly better, if no short law explains y.
+        max_time: Seconds that the search of the law may take; of a law of motion, all of the fit.
         units: Unit of a variable of x or y, by name.
         verbose: Whether progress is shown; None for only when standard error is a terminal.
         random_state: Seed.
@@ -119,12 +124,15 @@ class Inversion(Shown, BaseEstimator):
     series: Mapping[str, Sequence[Any]] | None = None
     times: Sequence[float] | None = None
     fallback: bool = True
+    max_time: float = 120.0
     units: Mapping[str, str] | None = None
     verbose: bool | None = None
     random_state: int | np.random.RandomState | None = None
 
     def fit(self, x: Any, y: Any) -> Self:
         """Learn from pairs: rows of x, what is unknown, and of y, what is measured, in the same order."""
+        check_seconds(self.max_time)
+        ends = np.inf if self.series is None else time.monotonic() + self.max_time
         x_table, y_table = read_pairs(x, y, self.units, min_rows=20)
         self.x_columns_, self.y_columns_ = x_table.columns, y_table.columns
         self.n_features_in_ = x_table.n_columns
@@ -150,7 +158,7 @@ class Inversion(Shown, BaseEstimator):
         self.extent_ = _extent(x_table.values, self.prior_)
         self.fallback_ = self.comparison_ = None
         if not found.passed and self.fallback:
-            self._compare(x_table, y_table)
+            self._compare(x_table, y_table, ends)
         if self.doubt_ is not None and stated is None and len(x_table.values) <= FEW:
             again = redrawn(self.prior_, x_table.values, len(self.doubt_.draws))
             self.doubt_ = replace(self.doubt_, priors=(self.prior_, *again))
@@ -282,32 +290,40 @@ class Inversion(Shown, BaseEstimator):
 
     def _find(self, x: Table, y: Table, symbols: Sequence[str]) -> Any:
         if self.series is not None:
-            return find_series_law(x, y, symbols, self.series, self.times, self.noise, self._say)
+            seconds = self.max_time * (LAW_SHARE_BESIDE if self.fallback else LAW_SHARE)
+            return find_series_law(x, y, symbols, self.series, self.times, self.noise, self._say, seconds)
         noise = (
             None if isinstance(self.noise, str) and self.noise == "auto" else observation_noise(self.noise, y)
         )
         seed = seed_of(self.random_state)
         return find_law(
-            x.values, y.values, symbols, y.names, search=Searcher(), noise=noise,
+            x.values, y.values, symbols, y.names, search=Searcher(self.max_time), noise=noise,
             stated=read_laws(self.law, symbols, y.names), say=self._say, seed=seed,
         )  # fmt: skip
 
-    def _compare(self, x: Table, y: Table) -> None:
+    def _compare(self, x: Table, y: Table, ends: float) -> None:
         """Fit a flow where the law is in doubt, and use it where held-out rows are clearly better off."""
         import pandas as pd
 
+        left = FLOW_SHARE * (ends - time.monotonic())
+        if left < LEAST_SECONDS:
+            self.notes_ += ("no time was left to fit a flow beside it",)
+            return
         self._say("no short law passes every test: a flow is fitted beside it")
         kept = np.arange(len(x.values)) % 5 != 0
         box = self.prior_.bounds.pairs()
+        training = Training("quick", max_time=left if left < np.inf else None)
         flow = ConditionalISR(
-            n_blocks=4, training="quick", noise=0.0 if isinstance(self.noise, str) else self.noise,
+            n_blocks=4, training=training, noise=0.0 if isinstance(self.noise, str) else self.noise,
             bounds=None if set(box) == {(None, None)} else list(box), random_state=self.random_state,
         ).fit(*(pd.DataFrame(t.values[kept], columns=list(t.names)) for t in (x, y)))  # fmt: skip
         held = np.flatnonzero(~kept)[:N_COMPARED]
-        ours = [
-            self._asked(y.values[i], lambda post, i=i: post._log_prob(x.values[i][None])[0]) for i in held
-        ]
-        ours = np.array([-np.inf if value is None else value for value in ours])
+        asked: list[float | None] = []
+        for i in held:
+            if time.monotonic() < ends:
+                asked.append(self._asked(y.values[i], lambda post, i=i: post._log_prob(x.values[i][None])[0]))
+        held = held[: len(asked)]
+        ours = np.array([-np.inf if value is None else value for value in asked])
         theirs = np.maximum(flow.log_prob(x.values[held], y.values[held]), -50.0)
         gain = theirs - np.maximum(ours, -50.0)
         self.comparison_ = float(np.mean(gain)), float(np.std(gain) / np.sqrt(len(gain)))

@@ -16,13 +16,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from isr.inversion.screen import Features, depends, normal_scores
+from isr.inversion.screen import Features, depends
 from isr.motion.find import FoundMotion, find_motion
-from isr.motion.law import MotionLaw
 from isr.motion.library import LADDER, Library
 from isr.motion.noise import Noise
 from isr.motion.record import SavedMotion, of_motion
 from isr.motion.refit import Start
+from isr.motion.refute import lack_of_fit
 from isr.motion.series import Series, from_long, read_series
 from isr.storage import Bundle, save
 from isr.tables.extras import need
@@ -33,6 +33,8 @@ from isr.tables.workers import is_watched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Seconds that a law of motion is sought for.
+MAX_TIME = 120.0
 # Trajectories in one figure, at most.
 MOST_SHOWN = 8
 # A first value that is a parameter has this squared correlation with it, at least.
@@ -48,6 +50,7 @@ class MotionRegressor(BaseEstimator):
 
     Args:
         library: Where rates are sought, small libraries first; ``isr.motion.library.LADDER`` when None.
+        max_time: Seconds after which the best law so far is kept, and ``verdict_`` says so.
         verbose: Whether progress is shown; None for only when standard error is a terminal.
 
     Attributes:
@@ -74,6 +77,7 @@ class MotionRegressor(BaseEstimator):
 
     library: Sequence[Library] | None = None
     _: KW_ONLY
+    max_time: float = MAX_TIME
     verbose: bool | None = None
 
     def fit(
@@ -91,12 +95,14 @@ class MotionRegressor(BaseEstimator):
             time: Column of times of a long table.
             run: Column of a long table that tells which trajectory a row belongs to.
         """
+        check_seconds(self.max_time)
         if values is None:
             times, values, names = from_long(times, time, run)
         names = names or list(getattr(values, "columns", ())) or None
         series = read_series(times, values, x, names=names, x_names=x_names)
         modes = ("free",) * len(series.names)
-        found = find_motion(series, modes, ladder=self.library or LADDER, say=self._say)
+        ladder = self.library or LADDER
+        found = find_motion(series, modes, ladder=ladder, max_time=self.max_time, say=self._say)
         self.law_, self.tests_, self.verdict_ = found.law, dict(found.tests), _verdict(found)
         self.n_features_in_ = len(series.names)
         if not found.passed:
@@ -148,8 +154,7 @@ class MotionRegressor(BaseEstimator):
 
     def _read(self, times: Any, values: Any, x: Any) -> Series:
         check_is_fitted(self, "law_")
-        names = [c.name for c in self.law_.channels]
-        return read_series(times, values, x, names=names, x_names=self.law_.x_names or None)
+        return self.law_.read(times, values, x)
 
     def _say(self, line: str) -> None:
         if is_watched() if self.verbose is None else self.verbose:
@@ -159,6 +164,12 @@ class MotionRegressor(BaseEstimator):
         lines = [str(self.law_), "", self.verdict_] if hasattr(self, "law_") else []
         shown = html.escape("\n".join(lines))
         return f"<pre>{shown}</pre>{super()._repr_html_inner()}"
+
+
+def check_seconds(max_time: Any) -> None:
+    """Raise unless this is a number of seconds."""
+    if not (isinstance(max_time, int | float) and max_time > 0):
+        raise ValueError(f"max_time is a number of seconds above 0, got {max_time!r}")
 
 
 def _verdict(found: FoundMotion) -> str:
@@ -175,7 +186,7 @@ def _verdict(found: FoundMotion) -> str:
 
 def find_series_law(
     x: Table, y: Table, symbols: Sequence[str], series: Mapping[str, Sequence[Any]], times: Any, noise: Any,
-    say: Callable[[str], None],
+    say: Callable[[str], None], max_time: float = MAX_TIME,
 ) -> FoundMotion:  # fmt: skip
     """Return the law of motion of the channels that columns of y are; see `Inversion` for series, times and noise."""
     places = {str(name): tuple(_place(column, y) for column in columns) for name, columns in series.items()}
@@ -198,7 +209,10 @@ def find_series_law(
         else:
             noises.append(Noise.read(given if isinstance(given, str) else "normal", name))
     found = replace(found, noises=tuple(noises))
-    result = find_motion(found, _modes(found.values[:, 0], x.values, list(places)), say=say)
+    modes = _modes(found.values[:, 0], x.values, list(places))
+    result = find_motion(
+        found, modes, max_time=max_time, test=lambda fit: lack_of_fit(fit, Features), say=say
+    )
     columns = [*places.values(), ()]  # a hidden channel has none
     scales = [float(s) if isinstance(s, int | float) and s > 0 else None for s in [*said.values(), None]]
     channels = tuple(
@@ -206,9 +220,8 @@ def find_series_law(
         for c, k, s in zip(result.law.channels, columns, scales, strict=False)
     )
     law = replace(result.law, channels=channels, times=tuple(grid), y_names=y.names)
-    tests = {} if result.is_exact else _tests(law, x.values, y.values)
     notes = () if all(c.scale for c in channels if c.columns) else (NO_NOISE,)
-    return replace(result, law=law, tests={**result.tests, **tests}, notes=(*result.notes, *notes))
+    return replace(result, law=law, notes=(*result.notes, *notes))
 
 
 def _place(column: Any, y: Table) -> int:
@@ -240,15 +253,3 @@ def _modes(first: np.ndarray, x: np.ndarray, names: Sequence[str]) -> list[Start
                 "columns of x"
             )
     return modes
-
-
-def _tests(law: MotionLaw, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Whether what the law leaves of any column still depends on x, by channel."""
-    features, residuals, found = Features(x), law.scores(x, y, np.random.default_rng(0)), {}
-    place = {m.index: i for i, m in enumerate(law.columns)}
-    for channel in law.channels:
-        if channel.columns:
-            rows = [residuals[place[j]] for j in channel.columns]
-            least = min(features.p_value(normal_scores(r)) for r in rows if np.std(r) > 0)
-            found[f"{channel.name}: residuals depend on x"] = float(min(1.0, len(rows) * least))
-    return found

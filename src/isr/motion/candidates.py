@@ -10,6 +10,7 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
+from isr.motion.clock import keep_time
 from isr.motion.curves import Curves, weak_rows
 from isr.motion.library import Library, columns, terms
 from isr.motion.series import Series
@@ -57,7 +58,10 @@ def candidates(
     values = np.where(series.logs, np.exp(curves.states), curves.states)
     measured = [*np.moveaxis(series.values, 2, 0), *series.x.T]
     states, parameters = series.states, series.parameters
-    signed = {s for s, v in zip([*states, *parameters], measured, strict=True) if _keeps_sign(v)}
+    signs = zip([*states, *parameters], map(_sign, measured), strict=True)
+    signed = {s: sign for s, sign in signs if sign}
+    if library.functions == ("log",) and not any(signed.get(s) == 1 for s in states):
+        return []
     found = terms(library, states, parameters, signed)
     raw = columns(found, states, parameters, values, series.x)
     is_log = series.logs[channel]
@@ -75,6 +79,7 @@ def candidates(
         )
     rates = []
     for subset in _best_of_each_size(subsets):
+        keep_time()
         j = list(subset.columns)
         symbols = tuple(sympy.Symbol(f"c{channel}_{i}", real=True) for i in range(len(j)))
         above = sum(c * found[k] / over for c, k in zip(symbols, j, strict=True) if k < n)
@@ -110,9 +115,10 @@ def shortlist(pool: Sequence[Candidate], n: int) -> list[Candidate]:
     return sorted(first, key=score)
 
 
-def _keeps_sign(v: np.ndarray) -> bool:
+def _sign(v: np.ndarray) -> int:
+    """1 or -1 where all values have that sign, or else 0."""
     v = v[np.isfinite(v)]
-    return bool(np.all(v > 0) or np.all(v < 0))
+    return int(np.all(v > 0)) - int(np.all(v < 0))
 
 
 class Subset(NamedTuple):
@@ -134,6 +140,7 @@ def best_subsets(
     g, p = gram / np.outer(scale, scale), product / scale / np.sqrt(max(square, 1e-300))
     beam, found = [first], []
     for _ in range(min(largest, len(p))):
+        keep_time()
         grown: dict[tuple[int, ...], float] = {}
         for chosen, gains, left in zip(beam, *_gains(g, p, np.array(beam, dtype=int), n), strict=True):
             for j in np.argsort(-gains)[:width]:

@@ -1,48 +1,41 @@
-"""Source of a law of motion that stands alone: rates, first values, and an integrator that tells its error."""
+"""Source of a law of motion that stands alone: its formulas as the rest of isr writes them, and an integrator."""
 
 from __future__ import annotations
 
-import re
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-from sympy.printing import ccode, jscode, pycode
+import sympy
 
-# Of each language: what prints an expression, the end of its templates' names, how a number is declared and a line is
-# ended, and how a comment begins.
-LANGUAGES: dict[str, tuple[Any, str, str, str, str]] = {
-    "python": (pycode, "py", "", "", "# "),
-    "c": (ccode, "c", "const double ", ";", " * "),
-    "javascript": (jscode, "js", "const ", ";", "// "),
-}
+from isr.equations.code import ALIASES, templates
+from isr.equations.expressions import Expressions
+from isr.equations.program import Program
+from isr.search.evaluate import symbol
+from isr.tables.names import symbol_names
+
+EXTENSIONS = {"python": "py", "c": "c", "javascript": "js"}
 
 
 def source(law: Any, language: str) -> str:
-    """Return source of a `MotionLaw` in ``"python"``, ``"c"`` or ``"javascript"``."""
-    language = {"py": "python", "js": "javascript"}.get(language.lower(), language.lower())
-    if language not in LANGUAGES:
+    """Return source of a `MotionLaw` in ``"python"`` (with NumPy), ``"c"`` or ``"javascript"``."""
+    name = ALIASES.get(str(language).lower(), str(language).lower())
+    if name not in EXTENSIONS:
         raise ValueError(
-            f"unknown language {language!r}; a law of motion is written in {', '.join(LANGUAGES)}"
+            f"unknown language {language!r}; a law of motion is written in {', '.join(EXTENSIONS)}"
         )
-    write, extension, declare, end, comment = LANGUAGES[language]
-    places = {c.name: f"y[{i}]" for i, c in enumerate(law.channels)}
-    places |= {n: f"x[{j}]" for j, n in enumerate(law.x_names)}
-
-    def written(goals: dict[str, Any]) -> list[str]:
-        used = {str(s) for e in goals.values() for s in e.free_symbols}
-        lines = [f"{declare}{n} = {place}" for n, place in places.items() if n in used]
-        lines += [f"{goal} = {write(e).replace('math.', '')}" for goal, e in goals.items()]
-        return [f"    {line}{end}" for line in lines]
-
-    rates = {f"dy[{i}]": c.rate.expression for i, c in enumerate(law.channels)}
-    starts = {f"y[{i}]": c.start.expression for i, c in enumerate(law.channels) if c.start}
-    about = [comment + re.sub(r"[^ -~]", "?", line).replace("*/", "* /") for line in law.lines()]
-    template = (
-        resources.files("isr.motion").joinpath("templates", f"motion.{extension}.j2").read_text("utf-8")
-    )
-    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True)
-    return environment.from_string(template).render(
-        about=about, rates=written(rates), first=written(starts), n=len(law.channels), steps=law.steps,
-        logs=", ".join("1" if c.log else "0" for c in law.channels),
-    )  # fmt: skip
+    channels = list(enumerate(law.channels))
+    values = [c.rate.expression for _, c in channels] + [c.start.expression for _, c in channels if c.start]
+    inputs = [*(c.name for c in law.channels), *law.x_names]
+    wanted = [f"rate_{i}" for i, _ in channels] + [f"start_{i}" for i, c in channels if c.start]
+    outputs = symbol_names([*inputs, *wanted])[len(inputs) :]
+    symbols, goals = tuple(map(symbol, inputs)), tuple(map(symbol, outputs))
+    program = Program(symbols, (), (), tuple(values), sympy.S.Zero, output_symbols=goals)
+    given = [*(f"y[{i}]" for i, _ in channels), *(f"x[{j}]" for j in range(len(law.x_names)))]
+    text = resources.files("isr.motion").joinpath("templates", f"motion.{EXTENSIONS[name]}.j2")
+    parts = {
+        "about": law.lines(), "formulas": Expressions(program, None, tuple(inputs), tuple(outputs), {}).code(name),
+        "given": ", ".join(given), "rates": outputs[: len(channels)], "n": len(channels), "steps": law.steps,
+        "starts": dict(zip((i for i, c in channels if c.start), outputs[len(channels) :], strict=True)),
+        "logs": [int(c.log) for _, c in channels],
+    }  # fmt: skip
+    return templates().from_string(text.read_text("utf-8")).render(**parts)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.interpolate import CubicSpline, make_interp_spline, make_smoothing_spline
 
+from isr.motion.clock import keep_time
 from isr.motion.series import Series
 
 # Steps of the grid between two measurements.
@@ -41,6 +42,7 @@ def curves_through(series: Series) -> Curves:
         with np.errstate(all="ignore"):
             v = np.log(series.values[..., c]) if log else series.values[..., c]
         for i, ok in enumerate(np.isfinite(v)):
+            keep_time()
             curve = _curve(series.times[i, ok], v[i, ok])
             states[i, :, c], slopes[i, :, c] = curve(times[i]), curve(times[i], 1)
     return Curves(times, states, slopes)
@@ -68,6 +70,7 @@ def weak_rows(
     bumps = {k: (1 - np.linspace(-1, 1, k + 1) ** 2) ** 2 for k in spans}
     a, b = np.empty((len(places), len(columns))), np.empty(len(places))
     for r, (i, s, k) in enumerate(places):
+        keep_time()
         inside = slice(s, s + k + 1)
         t, u = curves.times[i, inside], curves.states[i, inside, channel]
         weight = bumps[k] * np.gradient(t)

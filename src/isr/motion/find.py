@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 import sympy
 
+from isr.motion.clock import OutOfTime, keep_time, time_left, until
 from isr.motion.hidden import find_hidden
 from isr.motion.law import Channel, MotionLaw
 from isr.motion.library import LADDER, Library
 from isr.motion.noise import Noise
 from isr.motion.refit import EXACT, Fit, Start, refit
-from isr.motion.search import Search, tests
+from isr.motion.refute import is_rough, lack_of_fit
+from isr.motion.search import Found, Search
 from isr.motion.series import Series
 from isr.search.evaluate import symbol
 from isr.search.formula import Formula
 
 REFUTED = 1e-4
+# Larger libraries are not tried once no test has a smaller p-value.
+UNSUSPECTED = 0.005
 # What rates are proposed from and compared on; more trajectories join for the last fit.
 N_PROPOSED, N_SEARCHED = 250, 100
+# Laws within so many nats of the best one are fitted to everything, at most so many; within fewer they are told.
+NEAR, N_NEAR, AS_LIKELY = 10.0, 3, 3.0
+# Shares of the time after which the search ends, and the last fit.
+SEARCHED, FITTED = 0.75, 0.93
+# One library is sought through for this share of the time that is left, at most.
+RUNG = 0.3
 # A constant is a plain number where that costs less than this many squared standard errors.
 SNAPPED = 6.0
 # and where its standard error is less than this share of the distance between such numbers.
 FINE = 0.05
-HIDDEN_PRICE = 10.0
 # What a law leaves of a channel is told where it is more than this share of its spread.
 MUCH_LEFT = 0.5
 # A trajectory is a stray where it is missed by so many times the noise throughout; more than this share are no strays.
 FAR, FEW = 3.0, 0.03
+UNFOLLOWED = (
+    "no candidate could be integrated along the series: every one blew up; measure more often, leave out the stretch "
+    "where values explode, or scale the channels"
+)
+
+Test = Callable[[Fit], Mapping[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +65,18 @@ class FoundMotion:
 
 
 def find_motion(
-    series: Series, modes: Sequence[Start], *, ladder: Sequence[Library] = LADDER,
-    say: Callable[[str], None] = lambda line: None,
+    series: Series, modes: Sequence[Start], *, ladder: Sequence[Library] = LADDER, max_time: float = np.inf,
+    test: Test = lack_of_fit, say: Callable[[str], None] = lambda line: None,
 ) -> FoundMotion:  # fmt: skip
     """Return the law of motion of series that begin as ``modes`` say, sought in the libraries of a ladder one by one.
+
+    Args:
+        series: The trajectories.
+        modes: Where each channel begins, see `isr.motion.refit`.
+        ladder: Where rates are sought.
+        max_time: Seconds, after which the best so far is handed back and a note says so.
+        test: Gives p-values by what was tested.
+        say: Takes a line on what is being done.
 
     Example:
         >>> t = np.linspace(0, 5, 30)
@@ -60,35 +85,124 @@ def find_motion(
         >>> print(find_motion(series, ("free",)).law)
         n' = n*(3 - n)
     """
-    rows = np.random.default_rng(0).permutation(len(series.times))
-    search, many = (Search(series.take(np.sort(rows[:n])), modes, say) for n in (N_SEARCHED, N_PROPOSED))
-
-    best, hidden = None, None
-    if tuple(modes) == ("shared",):
-        best = search.find(ladder[:1], many)
-        if best is None or not search.is_enough(best.fit):
-            best, name = None, _free_name(series)
-            hidden = find_hidden(series, name, say)
-    if best is None and (hidden is None or min(tests(hidden).values()) <= REFUTED):
-        best = search.find(ladder, many)
-    if hidden is not None and (best is None or hidden.bic(HIDDEN_PRICE) < best.price):
-        return _found(hidden, "one channel was not measured, and its unit is free: it begins at 1")
-    if best is None:
+    began = time.monotonic()
+    work = _Work(series, tuple(modes), test, say)
+    steps = ((SEARCHED, lambda: work.climb(ladder)), (FITTED, work.fit_all))
+    for share, step in steps:
+        try:
+            with until(began + share * max_time):
+                step()
+        except OutOfTime:
+            work.overdue += (f"max_time of {max_time:g} s ended {work.doing}; longer laws may be better",)
+    if (best := work.best) is None:
         raise ValueError(
-            "no candidate could be integrated along the series: every one blew up; measure more often, leave out the "
-            "stretch where values explode, or scale the channels"
+            f"{work.overdue[0].split(';')[0]} before any law was fitted; allow more time, or give fewer trajectories"
+            if work.overdue else UNFOLLOWED
+        )  # fmt: skip
+    values: dict[sympy.Symbol, sympy.Expr] = {}
+    try:
+        with until(began + FITTED * max_time):
+            best, values = _snapped(best)
+    except OutOfTime:
+        pass
+    is_exact = bool(best.exact[best.series.seen.any(axis=(0, 1))].all())
+    notes = (*work.notes, *work.overdue[:1], *_hardly_explained(best))
+    return FoundMotion(_law(best, values), {} if is_exact else test(best), is_exact, notes)
+
+
+class _Work:
+    """A search as far as it came: the best fit, what is to be said of it, and what is being done."""
+
+    def __init__(
+        self, series: Series, modes: tuple[Start, ...], test: Test, say: Callable[[str], None]
+    ) -> None:
+        self.series, self.modes, self.test, self.say = series, modes, test, say
+        self.doing, self.notes, self.overdue = "the reading of the series", (), ()
+        self.search: Search | None = None
+        self.whole: Fit | None = None
+        self.fitted: Found | None = None
+
+    @property
+    def best(self) -> Fit | None:
+        """The best fit: to all trajectories where it came so far."""
+        found = self.search.best if self.search else None
+        return self.whole if found is self.fitted or found is None else found.fit
+
+    def is_enough(self) -> bool:
+        """Whether what the best fit leaves is rounding, or noise that no value has in common with the next."""
+        best = self.best
+        return best is not None and (bool(best.exact.all()) or min(self.test(best).values()) > UNSUSPECTED)
+
+    def climb(self, ladder: Sequence[Library]) -> None:
+        """Let one library after the other join, until nothing is left to explain."""
+        rows = np.random.default_rng(0).permutation(len(self.series.times))
+        self.search, many = (
+            Search(self.series.take(np.sort(rows[:n])), self.modes, self.say)
+            for n in (N_SEARCHED, N_PROPOSED)
         )
-    whole = Search(replace(series, noises=search.series.noises), modes, say, search.steps)
-    strays, notes = _strays(best.fit, whole), []
-    if strays.any():
-        whole = Search(whole.series.take(~strays), modes, say, search.steps)
-        n = int(strays.sum())
-        notes = [f"{n} of {len(strays)} trajectories do not follow it and were left out of the last fit"]
-    return _found(_longest(best.fit, whole), *notes)
+        waiting = True
+        for number, library in enumerate(ladder, 1):
+            self.doing, ends = f"the search among {library}", time.monotonic() + RUNG * time_left()
+            is_last, waiting, cut = number == len(ladder), True, True
+            with suppress(OutOfTime), until(ends if self.best and not is_last else np.inf):
+                first = self.search.look(library, many)
+                waiting = first is None or (is_rough(first.fit) and not is_last)
+            with suppress(OutOfTime), until(ends if not is_last else np.inf):
+                if not waiting:
+                    self.search.choose()
+                cut = False
+            keep_time()
+            if not waiting and self.is_enough():
+                if cut:
+                    self.search.choose()
+                self.fit_all()
+                if self.is_enough():
+                    return
+            if number == 1 and self.modes == ("shared",) and self.finds_hidden():
+                return
+        if waiting:
+            self.search.choose()
 
+    def finds_hidden(self) -> bool:
+        """Whether one more channel, which nobody measured, explains the only one that was."""
+        self.doing = "the search for a channel that was not measured"
+        taken = {*self.series.names, *self.series.x_names}
+        name = next(n for n in ("hidden", "hidden_", "hidden__") if n not in taken)
+        found = find_hidden(self.series, name, self.say)
+        if found is None or min(self.test(found).values()) <= REFUTED:
+            return False
+        self.whole, self.fitted = found, self.search.best if self.search else None
+        self.notes = ("one channel was not measured, and its unit is free: it begins at 1",)
+        return True
 
-def _free_name(series: Series) -> str:
-    return next(n for n in ("hidden", "hidden_", "hidden__") if n not in (*series.names, *series.x_names))
+    def fit_all(self) -> None:
+        """Fit the best few to all trajectories but strays, and the best of them along as long stretches as it can."""
+        search = self.search
+        if search is None or (found := search.best) is None or found is self.fitted:
+            return
+        self.doing = "the last fit, to all trajectories"
+        whole = Search(
+            replace(self.series, noises=search.series.noises), self.modes, self.say, 2 * search.steps
+        )
+        strays, self.notes = _strays(found.fit, whole), ()
+        if strays.any():
+            whole = Search(whole.series.take(~strays), self.modes, self.say, whole.steps)
+            said = f"{strays.sum()} of {len(strays)} trajectories do not follow it and were left out of the last fit"
+            self.notes = (said,)
+        near = [f for f in search.kept if f.price < found.price + 2 * NEAR][:N_NEAR]
+        fits: list[tuple[float, int, Fit]] = []
+        for f in near:
+            fit = whole.along(f.fit.system, f.fit.theta, search.length, iterations=25)
+            if fit is not None:
+                fits.append((fit.bic() + f.price - f.fit.bic(), len(fits), fit))
+                self.whole, self.fitted = min(fits)[2], found
+        for price, _, fit in sorted(fits)[1:]:
+            if price < min(fits)[0] + 2 * AS_LIKELY and not fit.exact.all():
+                self.notes += ("as likely by the series: " + "; ".join(_law(fit).lines()),)
+        if search.length < self.series.n_times and fits:
+            longer = whole.along(self.whole.system, self.whole.theta, self.series.n_times, iterations=25)
+            if longer is not None and np.all(longer.sigma <= 1.3 * self.whole.sigma + EXACT * longer.spread):
+                self.whole = longer
 
 
 def _strays(best: Fit, search: Search) -> np.ndarray:
@@ -99,40 +213,36 @@ def _strays(best: Fit, search: Search) -> np.ndarray:
         return nothing
     shared = np.array(best.modes) == "shared"
     first = np.where(shared[:, None], best.start[:, :1], search.starts(series))
-    r = replace(best, series=series, start=first).residuals() / best.sigma[:, None, None]
+    r = np.nan_to_num(replace(best, series=series, start=first).scores())
     found = np.sqrt(np.mean(r**2, axis=(0, 1))) > FAR
     return found if found.mean() <= FEW else nothing
 
 
-def _longest(best: Fit, search: Search) -> Fit:
-    """Return the fit to the longest stretches of the trajectories that can be followed."""
-    found = best
-    for length in (None, search.series.n_times):
-        longer = search.fit_system(found.system, found.theta, iterations=25, length=length)
-        if longer is None or np.any(longer[0].sigma > 1.3 * found.sigma + EXACT * found.spread):
-            break
-        found = longer[0]
-    return found
-
-
-def _found(best: Fit, *notes: str) -> FoundMotion:
-    best, values = _snapped(best)
-    series, system = best.series, best.system
-    table = {s: sympy.Float(v) for s, v in zip(system.constants, best.theta, strict=True)} | values
-    measured, channels, said = series.seen.any(axis=(0, 1)), [], list(notes)
+def _law(best: Fit, values: Mapping[sympy.Symbol, sympy.Expr] | None = None) -> MotionLaw:
+    """Return the law that a fit found, with some constants as plain numbers."""
+    series, system, channels = best.series, best.system, []
+    table = {s: sympy.Float(v) for s, v in zip(system.constants, best.theta, strict=True)} | dict(
+        values or {}
+    )
+    measured = series.seen.any(axis=(0, 1))
     for c, state in enumerate(system.states):
         noise, scale = series.noises[c], 0.0 if best.exact[c] else float(best.sigma[c])
         if not measured[c]:
             noise, scale = Noise(""), 0.0
         elif noise.is_count:
             scale = 1.0
-        if measured[c] and (share := best.sigma[c] / best.spread[c]) > MUCH_LEFT:
-            said.append(f"it leaves {share:.0%} of the spread of {state}, which it hardly explains")
         rate = Formula(system.rates[c].xreplace(table))
         channels.append(Channel(str(state), rate, system.logs[c], _start(best, c), noise, scale))
-    law = MotionLaw(series.x_names, tuple(channels), steps=max(best.steps, 8))
-    is_exact = bool(best.exact[measured].all())
-    return FoundMotion(law, {} if is_exact else tests(best), is_exact, tuple(said))
+    return MotionLaw(series.x_names, tuple(channels), steps=max(best.steps, 8))
+
+
+def _hardly_explained(best: Fit) -> list[str]:
+    """A note on each channel of which much is left."""
+    shares = zip(best.series.names, best.series.seen.any(axis=(0, 1)), best.sigma / best.spread, strict=True)
+    much = [(name, share) for name, measured, share in shares if measured and share > MUCH_LEFT]
+    return [
+        f"it leaves {share:.0%} of the spread of {name}, which it hardly explains" for name, share in much
+    ]
 
 
 def _start(best: Fit, c: int) -> Formula | None:

@@ -14,6 +14,7 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
+from isr.motion.clock import keep_time
 from isr.motion.noise import Noise
 from isr.motion.refit import Fit, refit
 from isr.motion.series import Series
@@ -85,6 +86,7 @@ def _scan(plans: Sequence[_Plan], series: Series, scale: float) -> Float[np.ndar
     with np.errstate(all="ignore"):
         target = noise.on_scale(series.values[..., 0])
         for k, h in enumerate(np.diff(times, prepend=times[0]) / STEPS):
+            keep_time()
             for _ in range(STEPS if k else 0):
                 u = u + h * rate(u + 0.5 * h * rate(u))
             off = target[:, k] - noise.on_scale(scale * np.exp(np.minimum(u[0], 20.0)))

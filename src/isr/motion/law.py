@@ -12,12 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import sympy
 from jaxtyping import Float
-from scipy.stats import norm
 
 from isr.motion.code import source
 from isr.motion.noise import NORMAL, Noise
 from isr.motion.refit import refit
-from isr.motion.series import Series
+from isr.motion.series import Series, read_series
 from isr.motion.system import System, compiled, runge_kutta
 from isr.search.evaluate import symbol
 from isr.search.formula import Formula
@@ -147,6 +146,11 @@ class MotionLaw:
             )
         return self.solve(grid[None], begun[None], parameters[None])[0]
 
+    def read(self, times: Any, values: Any, x: Any = None) -> Series:
+        """Return trajectories of its channels as one object."""
+        names = [c.name for c in self.channels]
+        return read_series(times, values, x, names=names, x_names=self.x_names or None)
+
     def followed(self, series: Series) -> Float[np.ndarray, "n t c"]:
         """Return the channels at the times of trajectories, from those first values that follow each one best."""
         first = np.argmax(series.seen, axis=1)
@@ -245,18 +249,6 @@ class MotionLaw:
         with np.errstate(all="ignore"):
             rows = self._by_column(x)
             return np.array([c.noise.residual(y[:, j], mean) / c.scale for j, c, mean in rows])
-
-    def scores(
-        self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d_y"], rng: np.random.Generator
-    ) -> Float[np.ndarray, "columns n"]:
-        """Return residuals that are standard normal where the law is true: of counts by their randomised rank."""
-        found = self.residuals(x, y)
-        for i, (j, channel, mean) in enumerate(self._by_column(x)):
-            if channel.noise.is_count:
-                law = channel.noise.law(mean, channel.scale)
-                rank = law.cdf(y[:, j] - 1) + rng.uniform(size=len(y)) * law.pmf(y[:, j])
-                found[i] = norm.ppf(np.clip(rank, 1e-12, 1 - 1e-12))
-        return found
 
     def sample(self, x: Float[np.ndarray, "n d"], rng: np.random.Generator) -> Float[np.ndarray, "n c"]:
         """Return a row of measured columns for each row of x, with noise."""

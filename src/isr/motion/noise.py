@@ -78,6 +78,14 @@ class Noise:
         deviance += -(y - mean) if np.isinf(n) else xlogy(n - y, (n - y) / (n - mean))
         return np.sign(y - mean) * np.sqrt(np.maximum(2 * deviance, 0.0))
 
+    def score(self, y: np.ndarray, mean: np.ndarray, scale: float, rng: np.random.Generator) -> np.ndarray:
+        """Return what is standard normal where means are true: residuals, of counts their randomised rank."""
+        if not self.is_count:
+            return self.residual(y, mean) / scale
+        law = self.law(mean, scale)
+        rank = law.cdf(y - 1) + rng.uniform(size=y.shape) * law.pmf(y)
+        return stats.norm.ppf(np.clip(rank, 1e-12, 1 - 1e-12))
+
     def slope(self, y: np.ndarray, mean: np.ndarray) -> np.ndarray:
         """Return minus the derivative of `residual` by the mean."""
         if not self.is_count:

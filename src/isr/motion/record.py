@@ -11,7 +11,6 @@ import numpy as np
 
 from isr.motion.law import MOST_STEPS, Channel, MotionLaw
 from isr.motion.noise import Noise
-from isr.motion.series import read_series
 from isr.search.formula import Formula, parse
 
 
@@ -49,8 +48,7 @@ class SavedMotion(eqx.Module):
     def followed(self, times: Any, values: Any, x: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return times of trajectories, what was measured, and the law begun where it follows each one best."""
         law = self.to_law()
-        names = [c.name for c in law.channels]
-        series = read_series(times, values, x, names=names, x_names=law.x_names or None)
+        series = law.read(times, values, x)
         return series.times, series.values, law.followed(series)
 
 

@@ -63,10 +63,12 @@ class Fit:
         nats = self.nats + float(self.series.seen.sum(axis=(0, 1)) @ np.log(told))
         return 2 * nats + n_free * np.log(self.series.n_values) + per_term * len(self.theta)
 
-    def residuals(self, noises: Sequence[Noise] | None = None) -> Float[np.ndarray, "c t n"]:
-        """Return what is left of each value, on the scale of the noise; 0 where nothing was measured."""
-        s = self.series if noises is None else replace(self.series, noises=tuple(noises))
-        return np.nan_to_num(_Problem(self.system, s, self.modes, self.steps).residuals(self._solved()))
+    def scores(self) -> Float[np.ndarray, "c t n"]:
+        """Return what is left in standard deviations, of counts by randomised rank; NaN where nothing was measured."""
+        s, rng, means = self.series, np.random.default_rng(0), self.system.values(self._solved())
+        rows = zip(s.noises, s.values.transpose(2, 1, 0), means, self.sigma, strict=True)
+        with np.errstate(all="ignore"):
+            return np.stack([noise.score(y, mean, scale, rng) for noise, y, mean, scale in rows])
 
     def step_error(self, steps: int) -> float:
         """Return by how much twice as many steps change what was measured, relative to noise or a tenth of `EXACT`."""

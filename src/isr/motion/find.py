@@ -106,7 +106,7 @@ def find_motion(
     except OutOfTime:
         pass
     is_exact = bool(best.exact[best.series.seen.any(axis=(0, 1))].all())
-    notes = (*work.notes, *work.overdue[:1], *_hardly_explained(best))
+    notes = (*work.notes, *([] if is_exact else work.overdue[:1]), *_hardly_explained(best))
     return FoundMotion(_law(best, values), {} if is_exact else test(best), is_exact, notes)
 
 
@@ -136,10 +136,9 @@ class _Work:
     def climb(self, ladder: Sequence[Library]) -> None:
         """Let one library after the other join, until nothing is left to explain."""
         rows = np.random.default_rng(0).permutation(len(self.series.times))
-        self.search, many = (
-            Search(self.series.take(np.sort(rows[:n])), self.modes, self.say)
-            for n in (N_SEARCHED, N_PROPOSED)
-        )
+        few, some = (np.sort(rows[:n]) for n in (N_SEARCHED, N_PROPOSED))
+        self.search, many = (Search(self.series.take(k), self.modes, self.say) for k in (few, some))
+        self.search.curves = many.curves.take(np.searchsorted(some, few))
         waiting = True
         for number, library in enumerate(ladder, 1):
             self.doing, ends = f"the search among {library}", time.monotonic() + RUNG * time_left()
@@ -160,7 +159,7 @@ class _Work:
                     return
             if number == 1 and self.modes == ("shared",) and self.finds_hidden():
                 return
-        if waiting:
+        if waiting and self.best:
             self.search.choose()
 
     def finds_hidden(self) -> bool:
@@ -184,6 +183,8 @@ class _Work:
         whole = Search(
             replace(self.series, noises=search.series.noises), self.modes, self.say, 2 * search.steps
         )
+        if len(self.series.times) == len(search.series.times):
+            whole.curves = search.curves
         strays, self.notes = _strays(found.fit, whole), ()
         if strays.any():
             whole = Search(whole.series.take(~strays), self.modes, self.say, whole.steps)
@@ -213,7 +214,7 @@ def _strays(best: Fit, search: Search) -> np.ndarray:
         return nothing
     shared = np.array(best.modes) == "shared"
     first = np.where(shared[:, None], best.start[:, :1], search.starts(series))
-    r = np.nan_to_num(replace(best, series=series, start=first).scores())
+    r = np.nan_to_num(replace(best, series=series, start=first, steps=search.steps).scores())
     found = np.sqrt(np.mean(r**2, axis=(0, 1))) > FAR
     return found if found.mean() <= FEW else nothing
 

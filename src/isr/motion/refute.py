@@ -60,7 +60,7 @@ def lack_of_fit(best: Fit, depends: Callable[[np.ndarray], Any] | None = None) -
 
 
 def _corrected(p_values: list[float]) -> float:
-    return float(min(1.0, len(p_values) * min(p_values, default=1.0)))
+    return float(min(1.0, len(p_values) * min(p_values))) if p_values else 1.0
 
 
 def is_rough(best: Fit) -> bool:

@@ -149,7 +149,7 @@ class Search:
         """
         for c, pool in enumerate(self.pools):
             pool += candidates(many.series, many.curves, c, library, self.rng)
-        return self._first([shortlist(pool, N_TRIED) for pool in self.pools])
+        return self._first([shortlist(pool, N_TRIED) for pool in self.pools]) if all(self.pools) else None
 
     def choose(self) -> None:
         """Try choices among candidates until none is better, with the noise that the best one shows."""

@@ -19,6 +19,8 @@ from isr.search.evaluate import symbol
 from isr.tables.names import check_names, symbol_names
 
 LEAST_POINTS = 4
+# Squares of values are numbers, and those of one over them.
+LARGEST = 1e75
 # A positive channel is followed on a log scale where it spans this ratio.
 LEAST_RATIO = 4.0
 # Unless noise is so much larger, relatively, where the channel is low; that takes so many times to see.
@@ -230,6 +232,9 @@ def _check_channels(table: np.ndarray, names: Sequence[str]) -> None:
                 f"channel {name!r} of trajectory {int(per_run.argmin()) + 1} has {per_run.min()} measured values; the "
                 f"gaps (NaN) must leave at least {LEAST_POINTS}: leave out the trajectory or the channel"
             )
+        largest = np.nanmax(np.abs(v))
+        if largest != 0 and not 1 / LARGEST < largest < LARGEST:
+            raise ValueError(f"channel {name!r} has values up to {largest:g}; give it in another unit")
         if np.nanstd(v) <= 1e-12 * np.nanmax(np.abs(v)):
             raise ValueError(
                 f"channel {name!r} never changes, it is always {np.nanmin(v):g}; leave it out, it needs no law"

@@ -11,7 +11,7 @@ import sympy
 from jaxtyping import Float
 
 from isr.motion.clock import keep_time
-from isr.motion.curves import Curves, weak_rows
+from isr.motion.curves import Curves, n_telling, weak_rows
 from isr.motion.library import Library, columns, terms
 from isr.motion.series import Series
 
@@ -55,6 +55,9 @@ def candidates(
     series: Series, curves: Curves, channel: int, library: Library, rng: np.random.Generator
 ) -> list[Candidate]:
     """Return candidates of a library for the rate of one channel."""
+    if (n := n_telling(curves)) < len(series.x):
+        rows = np.linspace(0, len(series.x) - 1, n).astype(int)
+        series, curves = series.take(rows), curves.take(rows)
     values = np.where(series.logs, np.exp(curves.states), curves.states)
     measured = [*np.moveaxis(series.values, 2, 0), *series.x.T]
     states, parameters = series.states, series.parameters

@@ -20,7 +20,7 @@ N_INSIDE = 8
 ENOUGH_TO_SMOOTH = 16
 # Of a bump, in measurements.
 WIDTHS = (2, 4, 8, 16)
-MOST_ROWS = 6000
+MOST_ROWS, LEAST_TRAJECTORIES = 6000, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,13 @@ def _curve(t: np.ndarray, v: np.ndarray) -> Any:
     if np.sqrt(np.median(rough**2)) < 1e-4 * np.std(v):  # as smooth as numbers without noise are
         return make_interp_spline(t, v, k=5)
     return make_smoothing_spline(t, v)
+
+
+def n_telling(curves: Curves) -> int:
+    """Return of how many trajectories bumps are drawn: of so many that there are twice as many bumps as are drawn."""
+    g = curves.times.shape[1]
+    each = sum(len(range(0, g - w * N_INSIDE, max(N_INSIDE, w * N_INSIDE // 4))) for w in WIDTHS)
+    return max(LEAST_TRAJECTORIES, 2 * MOST_ROWS // max(each, 1))
 
 
 def weak_rows(

@@ -16,7 +16,7 @@ from isr.motion.law import Channel, MotionLaw
 from isr.motion.library import LADDER, Library
 from isr.motion.noise import Noise
 from isr.motion.refit import EXACT, Fit, Start, refit
-from isr.motion.refute import is_rough, lack_of_fit
+from isr.motion.refute import lack_of_fit
 from isr.motion.search import Found, Search
 from isr.motion.series import Series
 from isr.search.evaluate import symbol
@@ -26,13 +26,15 @@ REFUTED = 1e-4
 # Larger libraries are not tried once no test has a smaller p-value.
 UNSUSPECTED = 0.005
 # What rates are proposed from and compared on; more trajectories join for the last fit.
-N_PROPOSED, N_SEARCHED = 250, 100
+N_PROPOSED, N_SEARCHED, LEAST_SEARCHED, MOST_VALUES = 250, 100, 25, 3000
 # Laws within so many nats of the best one are fitted to everything, at most so many; within fewer they are told.
 NEAR, N_NEAR, AS_LIKELY = 10.0, 3, 3.0
 # Shares of the time after which the search ends, and the last fit.
 SEARCHED, FITTED = 0.75, 0.93
 # One library is sought through for this share of the time that is left, at most.
 RUNG = 0.3
+# And all of them for this one, where candidates wait that were only looked at.
+CLIMBED = 0.65
 # A constant is a plain number where that costs less than this many squared standard errors.
 SNAPPED = 6.0
 # and where its standard error is less than this share of the distance between such numbers.
@@ -93,12 +95,11 @@ def find_motion(
             with until(began + share * max_time):
                 step()
         except OutOfTime:
-            work.overdue += (f"max_time of {max_time:g} s ended {work.doing}; longer laws may be better",)
+            work.overdue += (work.doing,)
+    ended = [f"max_time of {max_time:g} s ended {doing}" for doing in work.overdue[:1]]
     if (best := work.best) is None:
-        raise ValueError(
-            f"{work.overdue[0].split(';')[0]} before any law was fitted; allow more time, or give fewer trajectories"
-            if work.overdue else UNFOLLOWED
-        )  # fmt: skip
+        more = " before any law was fitted; allow more time, or give fewer trajectories"
+        raise ValueError(ended[0] + more if ended else UNFOLLOWED)
     values: dict[sympy.Symbol, sympy.Expr] = {}
     try:
         with until(began + FITTED * max_time):
@@ -106,7 +107,8 @@ def find_motion(
     except OutOfTime:
         pass
     is_exact = bool(best.exact[best.series.seen.any(axis=(0, 1))].all())
-    notes = (*work.notes, *([] if is_exact else work.overdue[:1]), *_hardly_explained(best))
+    longer = [] if is_exact else [f"{text}; longer laws may be better" for text in ended]
+    notes = (*work.notes, *longer, *_hardly_explained(best))
     return FoundMotion(_law(best, values), {} if is_exact else test(best), is_exact, notes)
 
 
@@ -136,31 +138,38 @@ class _Work:
     def climb(self, ladder: Sequence[Library]) -> None:
         """Let one library after the other join, until nothing is left to explain."""
         rows = np.random.default_rng(0).permutation(len(self.series.times))
-        few, some = (np.sort(rows[:n]) for n in (N_SEARCHED, N_PROPOSED))
+        n = int(np.clip(MOST_VALUES // self.series.n_times, LEAST_SEARCHED, N_SEARCHED))
+        few, some = np.sort(rows[:n]), np.sort(rows[:N_PROPOSED])
         self.search, many = (Search(self.series.take(k), self.modes, self.say) for k in (few, some))
         self.search.curves = many.curves.take(np.searchsorted(some, few))
-        waiting = True
+        waiting = cut = True
+        with suppress(OutOfTime), until(time.monotonic() + CLIMBED * time_left()):
+            waiting, cut = self.rungs(ladder, many), False
+        if cut:
+            self.overdue += (self.doing,)
+        if waiting:
+            self.search.choose()
+
+    def rungs(self, ladder: Sequence[Library], many: Search) -> bool:
+        """Take one library after the other; returns whether candidates are left that were only looked at."""
+        waiting = False
         for number, library in enumerate(ladder, 1):
-            self.doing, ends = f"the search among {library}", time.monotonic() + RUNG * time_left()
-            is_last, waiting, cut = number == len(ladder), True, True
-            with suppress(OutOfTime), until(ends if self.best and not is_last else np.inf):
-                first = self.search.look(library, many)
-                waiting = first is None or (is_rough(first.fit) and not is_last)
-            with suppress(OutOfTime), until(ends if not is_last else np.inf):
+            self.doing, is_last = f"the search among {library}", number == len(ladder)
+            done = waiting = self.search.is_hopeless(library, many) and not is_last
+            with suppress(OutOfTime), until(np.inf if is_last else time.monotonic() + RUNG * time_left()):
                 if not waiting:
                     self.search.choose()
-                cut = False
+                    done = True
             keep_time()
             if not waiting and self.is_enough():
-                if cut:
+                if not done:
                     self.search.choose()
                 self.fit_all()
                 if self.is_enough():
-                    return
+                    return False
             if number == 1 and self.modes == ("shared",) and self.finds_hidden():
-                return
-        if waiting and self.best:
-            self.search.choose()
+                return False
+        return waiting
 
     def finds_hidden(self) -> bool:
         """Whether one more channel, which nobody measured, explains the only one that was."""

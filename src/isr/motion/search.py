@@ -13,6 +13,7 @@ from isr.motion.candidates import LARGEST, Candidate, candidates, shortlist
 from isr.motion.curves import N_INSIDE, Curves, curves_through
 from isr.motion.library import Library
 from isr.motion.refit import Fit, Start, refit
+from isr.motion.refute import is_rough
 from isr.motion.series import Series
 from isr.motion.system import System
 
@@ -25,6 +26,8 @@ STEP_ERROR = 0.1
 N_TRIED = 10
 # After so many sizes that are worse than a smaller one no larger one is tried.
 N_WORSE = 3
+# A look at a library is one at candidates of these sizes, along so many stretches.
+LOOKED, N_LOOKED = (LARGEST, 6, 4), 60
 # Others nearly as good that are kept.
 N_KEPT = 8
 
@@ -117,17 +120,10 @@ class Search:
         Short segments come first, then long ones or, where starts are known, the whole. None where no trajectory
         survives, and in a race where ``like`` is better beyond doubt.
         """
-        s = self.series
-        constants = tuple(c for r in chosen for c in r.constants)
-        system = System(tuple(r.form for r in chosen), s.logs, s.states, s.parameters, constants)
-        values = dict(zip(constants, np.concatenate([r.values for r in chosen]), strict=True))
-        if like is not None:
-            known = zip(like.fit.system.constants, like.fit.theta, strict=True)
-            kept = {} if fresh is None else fresh.constants
-            values |= {c: v for c, v in known if c in values and c not in kept}
-        short = s.segments(SHORT)
+        kept = None if like is None else like.fit
+        system, theta = self._system(chosen, kept, () if fresh is None else fresh.constants)
+        short, free = self.series.segments(SHORT), ("free",) * len(chosen)
         short = short.take(np.random.default_rng(0).permutation(len(short.x))[:MOST_SHORT])
-        theta, free = np.array(list(values.values())), ("free",) * len(chosen)
         first = refit(system, theta, self.starts(short), short, free, steps=self.steps, iterations=5)
         # Where nothing but rounding is left, five steps say nothing of what a candidate would leave.
         racing = like is not None and race and not like.fit.exact.all()
@@ -142,18 +138,40 @@ class Search:
         self.kept = sorted([*others, whole], key=lambda f: f.price)[:N_KEPT]
         return whole
 
-    def look(self, library: Library, many: Search) -> Found | None:
-        """Let the candidates of a library join, which the weak form proposes by the series of ``many``; look at a few.
+    def _system(
+        self, chosen: Sequence[Candidate], like: Fit | None = None, fresh: Sequence[sympy.Symbol] = ()
+    ) -> tuple[System, np.ndarray]:
+        """Return the rates of a candidate per channel, and constants: those of ``like`` but for fresh ones."""
+        s, constants = self.series, tuple(c for r in chosen for c in r.constants)
+        system = System(tuple(r.form for r in chosen), s.logs, s.states, s.parameters, constants)
+        values = dict(zip(constants, np.concatenate([r.values for r in chosen]), strict=True))
+        if like is not None:
+            known = zip(like.system.constants, like.theta, strict=True)
+            values |= {c: v for c, v in known if c in values and c not in fresh}
+        return system, np.array(list(values.values()))
 
-        Returns the best of those; None where all blow up.
+    def is_hopeless(self, library: Library, many: Search) -> bool:
+        """Let the candidates of a library join, which the weak form proposes by the series of ``many``.
+
+        Returns whether long ones leave far more than the noise along a sample of stretches.
         """
         for c, pool in enumerate(self.pools):
             pool += candidates(many.series, many.curves, c, library, self.rng)
-        return self._first([shortlist(pool, N_TRIED) for pool in self.pools]) if all(self.pools) else None
+        if not all(self.pools) or self.series.n_times <= SEGMENT:
+            return not all(self.pools)
+        part, free = self.series.segments(SEGMENT), ("free",) * len(self.pools)
+        part = part.take(np.random.default_rng(0).permutation(len(part.x))[:N_LOOKED])
+        for size in LOOKED:
+            system, theta = self._system([_of_size(pool, size) for pool in self.pools])
+            fit = refit(system, theta, self.starts(part), part, free, steps=2 * self.steps, iterations=8)
+            if np.isfinite(fit.nats) and not is_rough(fit):
+                return False
+        return True
 
     def choose(self) -> None:
         """Try choices among candidates until none is better, with the noise that the best one shows."""
-        pools, best = [shortlist(pool, N_TRIED) for pool in self.pools], self.best
+        pools = [shortlist(pool, N_TRIED) for pool in self.pools]
+        best = min([f for f in (self._first(pools), self.best) if f], key=lambda f: f.price, default=None)
         while best is not None:
             best = self._pruned(self._exchanged(best, pools))
             noises = best.fit.likeliest_noises()
@@ -168,9 +186,7 @@ class Search:
         found: list[Found] = []
         since = 0
         for size in range(1, LARGEST + 1):
-            trial = self.tried(
-                [min(pool, key=lambda r: (abs(len(r.constants) - size), r.left)) for pool in pools]
-            )
+            trial = self.tried([_of_size(pool, size) for pool in pools])
             since += 1
             if trial is not None and trial.price < min((f.price for f in found), default=np.inf):
                 since = 0
@@ -235,3 +251,7 @@ class Search:
             else:
                 break
         return best
+
+
+def _of_size(pool: Sequence[Candidate], size: int) -> Candidate:
+    return min(pool, key=lambda r: (abs(len(r.constants) - size), r.left))

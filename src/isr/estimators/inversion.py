@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # of the rest, for its formulas and its comparison take time too; with less than so many seconds none is fitted.
 LAW_SHARE, LAW_SHARE_BESIDE, FLOW_SHARE, LEAST_SECONDS = 0.85, 0.6, 0.4, 5.0
 # Held-out rows on which a law in doubt is compared with a flow, and standard errors that decide.
-N_COMPARED = 60
+N_COMPARED, FEWEST_COMPARED = 60, 5
 CLEARLY = 2.0
 # A summary of a table rests on so many effective draws.
 ENOUGH = 400
@@ -320,7 +320,7 @@ class Inversion(Shown, BaseEstimator):
         held = np.flatnonzero(~kept)[:N_COMPARED]
         asked: list[float | None] = []
         for i in held:
-            if time.monotonic() < ends:
+            if time.monotonic() < ends or len(asked) < FEWEST_COMPARED:
                 asked.append(self._asked(y.values[i], lambda post, i=i: post._log_prob(x.values[i][None])[0]))
         held = held[: len(asked)]
         ours = np.array([-np.inf if value is None else value for value in asked])

@@ -31,7 +31,7 @@ from isr.bijections.networks import EQL, build_eql
 from isr.bijections.parameters import cast
 from isr.bijections.primitives import log_cosh, soft_clamp
 from isr.estimators import pipeline
-from isr.estimators.rows import Pairs, prepare
+from isr.estimators.rows import FlowTask, prepare
 from isr.estimators.settings import Plan, make_schedule
 from isr.training.losses import FlowObjective
 from isr.training.monitor import Monitor
@@ -90,7 +90,7 @@ TASKS = (bimodal, skewed, root, monotone)
 def without_padding(x, y, fresh_x, fresh_y, seed):
     training = isr.Training(n_restarts=4, batch_size=100, penalty=None)
     schedule = make_schedule(training, N - N // 5, peak=3e-3)
-    rows = prepare(Pairs(x[:, None], y=y[:, None]), seed=seed)
+    rows = prepare(FlowTask(x[:, None], y=y[:, None]), seed=seed)
     unchanged = ConditionMap(Standardise((0.0,), (1.0,)), None, None)
 
     def build(key):

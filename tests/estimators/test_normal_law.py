@@ -13,7 +13,7 @@ from isr.bijections.affine import Linear
 from isr.bijections.bijection import Chain
 from isr.bijections.flow import Flow
 from isr.estimators.normal_law import defended, normal_law, not_beaten, not_wild, wide_law
-from isr.estimators.rows import Pairs, network_point, prepare
+from isr.estimators.rows import FlowTask, network_point, prepare
 from isr.estimators.settings import Effort
 
 
@@ -23,7 +23,7 @@ def correlated(n=400, dim=3, seed=0):
 
 
 def test_the_normal_point_is_the_normal_law_of_the_training_rows():
-    rows = prepare(Pairs(correlated()), seed=0)
+    rows = prepare(FlowTask(correlated()), seed=0)
     point = network_point(normal_law(rows), rows)
     law = multivariate_normal(rows.train.x.mean(axis=0), np.cov(rows.train.x.T))
     np.testing.assert_allclose(-point.held_out_rows, law.logpdf(rows.held_out.x), rtol=1e-3)
@@ -33,7 +33,7 @@ def test_the_normal_point_given_y_is_linear_regression():
     rng = np.random.default_rng(0)
     x = correlated()
     y = x[:, :2] + rng.normal(size=(len(x), 2))
-    rows = prepare(Pairs(x, None, y, np.zeros(2)), seed=0)
+    rows = prepare(FlowTask(x, None, y, np.zeros(2)), seed=0)
     point = network_point(normal_law(rows), rows)
     design = np.column_stack([np.ones(len(rows.train.x)), rows.train.y])
     slopes = np.linalg.lstsq(design, rows.train.x, rcond=None)[0]
@@ -43,7 +43,7 @@ def test_the_normal_point_given_y_is_linear_regression():
 
 
 def test_a_model_with_an_absurd_row_or_wild_draws_is_left_out_and_a_worse_one_is_not_chosen():
-    rows = prepare(Pairs(correlated()), seed=0)
+    rows = prepare(FlowTask(correlated()), seed=0)
     normal = network_point(normal_law(rows), rows)
     narrow, wide = (network_point(Flow(Linear(np.eye(3) * size)), rows) for size in (20.0, 1e-3))
     assert not_wild([normal, narrow, wide], rows, normal) == [normal]
@@ -53,7 +53,7 @@ def test_a_model_with_an_absurd_row_or_wild_draws_is_left_out_and_a_worse_one_is
 def test_a_network_with_a_little_of_the_wide_law_has_no_absurd_row():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 2))
-    rows = prepare(Pairs(x, y=x[:, :1] + 0.1 * rng.normal(size=(400, 1))), seed=0)
+    rows = prepare(FlowTask(x, y=x[:, :1] + 0.1 * rng.normal(size=(400, 1))), seed=0)
     law = normal_law(rows)
     narrow = replace(law, bijection=Chain((*law.steps, Linear(100 * np.eye(2)))))
     point, wide = (network_point(flow, rows) for flow in (narrow, wide_law(rows)))

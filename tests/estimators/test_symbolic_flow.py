@@ -99,7 +99,7 @@ def test_a_file_keeps_the_errors_of_constants_and_the_training_curves(banana, tm
     banana.save(tmp_path / "banana.isr")
     saved = isr.load(tmp_path / "banana.isr")
     assert_array_equal(saved.errors, banana.errors_)
-    assert saved.labels == banana.fit_.labels
+    assert saved.labels == banana._chosen.labels
     pd.testing.assert_frame_equal(saved.history, banana.history_.frame(), check_dtype=False)
     pd.testing.assert_frame_equal(saved.front, banana.front_.drop(columns=["n_constants", "equations"]))
 

@@ -29,8 +29,9 @@ LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 class Standardise(AbstractBijection):
     """Maps ``x`` to ``(x - shift) / scale`` with fixed numbers, positive scales."""
 
-    shift: tuple[float, ...] = eqx.field(static=True)
-    scale: tuple[float, ...] = eqx.field(static=True)
+    # Not static, nor are bounds below, so that models of other data share their compiled programs.
+    shift: tuple[float, ...]
+    scale: tuple[float, ...]
     part: ClassVar[str] = "standardise"
 
     def __check_init__(self) -> None:
@@ -169,8 +170,8 @@ class Bounded(AbstractBijection):
         high: Upper bounds, ``None`` where open.
     """
 
-    low: tuple[float | None, ...] = eqx.field(static=True)
-    high: tuple[float | None, ...] = eqx.field(static=True)
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
     part: ClassVar[str] = "bounds"
 
     def __check_init__(self) -> None:
@@ -214,15 +215,24 @@ class Bounded(AbstractBijection):
             name, x = f"w_{i + 1}", u
             if low is not None and high is not None:
                 u = checkpoint_name(u, name)
-                x = inside(low + (high - low) * ndtr(u), low, high)
+                x = inside(low + (high - low) * ndtr(u), *_ends(low, high, x.dtype))
                 log_dets.append(jnp.log(high - low) - 0.5 * u * u - LOG_SQRT_2PI)
             elif low is not None or high is not None:
                 log_distance = checkpoint_name(jnp.minimum(-u if low is None else u, LARGEST_EXPONENT), name)
                 gap = jnp.exp(log_distance)
-                x = inside(low + gap, low, np.inf) if high is None else inside(high - gap, -np.inf, high)
+                x = inside(low + gap if high is None else high - gap, *_ends(low, high, x.dtype))
                 log_dets.append(log_distance)
             images.append(x)
         return jnp.stack(images), sum(log_dets, jnp.zeros((), z.dtype))
+
+
+def _ends(low: Any, high: Any, dtype: Any) -> tuple[Any, Any]:
+    """Return bounds to hold a variable in: in single precision, where they are rounded, the next numbers inwards."""
+    low, high = (-np.inf if low is None else low), (np.inf if high is None else high)
+    if dtype != jnp.float32:
+        return low, high
+    low, high = jnp.asarray(low, dtype), jnp.asarray(high, dtype)
+    return jnp.nextafter(low, jnp.inf), jnp.nextafter(high, -jnp.inf)
 
 
 def probit(p: Float[Array, ""]) -> Float[Array, ""]:

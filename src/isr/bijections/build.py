@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from isr.bijections.affine import Bounded, Inverted, Linear, Permutation, Standardise
+from isr.bijections.affine import Bounded, Inverted, Linear, Permutation, Spread, Standardise
 from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.charts import Polar, split_of
 from isr.bijections.coupling import AbstractTransformer, Affine, ConditionMap, Coupling
@@ -74,11 +74,6 @@ class Architecture:
         if self.n_blocks < 1:
             raise ValueError(f"a flow needs at least one block, got n_blocks={self.n_blocks}")
 
-    @property
-    def couplings(self) -> AbstractTransformer:
-        """What the couplings do to each variable."""
-        return self.transformer or Affine(self.clamp)
-
 
 def build_flow(
     key: Seed,
@@ -119,20 +114,39 @@ def build_flow(
     n_padding = 1 if dim == 1 else 0
     full = dim + n_padding
     k_blocks, k_condition = children(key, 2)
-    condition_map = _condition_map(k_condition, condition_dim, shape, standardise_condition)
+    condition_map = _condition_map(k_condition, condition_dim, shape)
+    if standardise_condition and standardise_condition.dim != (d_y := condition_dim or len(noise)):
+        raise ValueError(
+            f"standardise_condition covers {standardise_condition.dim} variables, condition_dim is {d_y}"
+        )
     n_features = condition_map.n_features if condition_map else 0
     if rows is None and shape.charts:
         rows = np.random.default_rng(0).normal(size=(1000, full))
     charts = chart_steps(shape.charts, rows) if rows is not None else []
-    steps: list[AbstractBijection] = []
-    if bounds:
-        steps.append(Bounded(bounds.low + (None,) * n_padding, bounds.high + (None,) * n_padding))
-    if standardise:
-        steps.append(_padded(standardise, n_padding))
-    steps += build_core(k_blocks, full, n_features, shape, charts)
-    if noise and standardise_condition:
-        steps.append(Inverted(_padded(standardise_condition, full - standardise_condition.dim)))
-    return Flow(Chain(tuple(steps)), condition_map, tuple(float(s) for s in noise), n_padding)
+    core = Chain(tuple(build_core(k_blocks, full, n_features, shape, charts)))
+    flow = Flow(core, condition_map, tuple(float(s) for s in noise), n_padding)
+    flow = in_units(flow, standardise, standardise_condition, bounds)
+    return replace(flow, noise=tuple(float(s) for s in noise))
+
+
+def in_units(
+    flow: Flow,
+    scale: Standardise | None = None,
+    y_scale: Standardise | Spread | None = None,
+    bounds: Bounded | None = None,
+) -> Flow:
+    """Return a flow of standard x, and y, as one of the user's own units: what makes them standard stands around it."""
+    steps, n = flow.steps, flow.n_padding
+    if scale is not None:
+        steps = (_padded(scale, n), *steps)
+    if bounds is not None:
+        steps = (Bounded(bounds.low + (None,) * n, bounds.high + (None,) * n), *steps)
+    if y_scale is not None and flow.noise:
+        steps = (*steps, Inverted(_padded(y_scale, flow.bijection.dim - y_scale.dim)))
+        flow = replace(flow, noise=tuple(s * w for s, w in zip(flow.noise, y_scale.scale, strict=True)))
+    elif y_scale is not None:
+        flow = replace(flow, condition_map=replace(flow.condition_map, standardise=y_scale))
+    return replace(flow, bijection=Chain(steps))
 
 
 def build_core(
@@ -181,32 +195,25 @@ def _random_permutation(key: Seed, dim: int) -> Permutation:
 
 def _block(key: Seed, dim: int, n_features: int, shape: Architecture) -> Coupling:
     k_first, k_second = children(key, 2)
-    split = dim // 2
-    options = {"n_layers": shape.n_layers, "stack": len(shape.couplings.names)}
+    split, transformer = dim // 2, shape.transformer or Affine(shape.clamp)
+    options = {"n_layers": shape.n_layers, "stack": len(transformer.names)}
     own = {"width": shape.width} if shape.subnet == "mlp" else {"library": shape.library, "skip": shape.skip}
     build: Any = build_mlp if shape.subnet == "mlp" else build_eql
     first = build(k_first, dim - split + n_features, split, **options, **own)
     second = build(k_second, split + n_features, dim - split, **options, **own)
-    return Coupling(first, second, split, dim, shape.couplings, shape.guard)
+    return Coupling(first, second, split, dim, transformer, shape.guard)
 
 
-def _condition_map(
-    key: Seed, condition_dim: int, shape: Architecture, standardise: Standardise | None
-) -> ConditionMap | None:
-    if not condition_dim:
+def _condition_map(key: Seed, dim: int, shape: Architecture) -> ConditionMap | None:
+    if not dim:
         return None
-    standardise = standardise or Standardise((0.0,) * condition_dim, (1.0,) * condition_dim)
-    if standardise.dim != condition_dim:
-        raise ValueError(
-            f"standardise_condition covers {standardise.dim} variables, condition_dim is {condition_dim}"
-        )
     network = None
     if shape.n_features:
         n_layers, width = CONDENSERS[shape.condenser]
         size = {"n_layers": n_layers, "width": max(width, shape.width)}
-        network = build_mlp(key, condition_dim, shape.n_features, **size, last_scale=1.0)
-    return ConditionMap(standardise, network, shape.guard)
+        network = build_mlp(key, dim, shape.n_features, **size, last_scale=1.0)
+    return ConditionMap(Standardise((0.0,) * dim, (1.0,) * dim), network, shape.guard)
 
 
-def _padded(standardise: Standardise, n: int) -> Standardise:
+def _padded(standardise: Standardise | Spread, n: int) -> Standardise:
     return Standardise(standardise.shift + (0.0,) * n, standardise.scale + (1.0,) * n)

@@ -29,7 +29,7 @@ from isr.bijections.bijection import (
 )
 from isr.bijections.coupling import ConditionMap
 from isr.bijections.parameters import cast
-from isr.bijections.programs import Accelerated, accelerate, compiled, with_inputs
+from isr.bijections.programs import Accelerated, accelerate, compiled
 from isr.bijections.shapes import Edges
 from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
 
@@ -248,7 +248,10 @@ class Flow(eqx.Module):
         elif y is not None and not self.condition_dim:
             raise ValueError("this flow has no condition, but y was given; leave y out")
         with jax.enable_x64(precision == "double"):
-            flow = cast(with_inputs(self, wanted), wanted)
+            # Shifts, scales and bounds as inputs of the program, so that flows of other data share it.
+            flow = jax.tree.map(
+                lambda v: np.asarray(v, wanted) if isinstance(v, float) else v, cast(self, wanted)
+            )
             flow = flow.accelerated() if precision == "single" else flow
             return _in_chunks(compiled(_run, flow, method), flow, rows, y if y_enters else None)
 

@@ -10,7 +10,7 @@ formula *is* the subnetwork. A tree is a nested tuple:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
 from typing import Any, ClassVar
@@ -154,7 +154,8 @@ class Triangular(AbstractBijection):
         if sorted(self.order) != list(range(n)) or len(self.laws.trees) != 2 * n:
             raise ValueError(f"{n} variables need {2 * n} formulas and an order of all, got {self.order}")
         for place, i in enumerate(self.order):
-            read = _reads(self.laws.trees[i]) | _reads(self.laws.trees[n + i])
+            trees = self.laws.trees[i], self.laws.trees[n + i]
+            read = {node[1] for tree in trees for node in nodes(tree) if node[0] == "input"}
             if not read <= set(self.order[:place]):
                 raise ValueError(f"the law of variable {i} reads {sorted(read)}, some of them not before it")
 
@@ -178,7 +179,9 @@ class Triangular(AbstractBijection):
         return jnp.stack(x), log_det
 
 
-def _reads(tree: Any) -> set[int]:
-    if tree[0] == "input":
-        return {tree[1]}
-    return set().union(*(_reads(part) for part in tree[1:] if isinstance(part, tuple)))
+def nodes(tree: Tree) -> Iterator[Tree]:
+    """Yield every node of a tree, itself first."""
+    yield tree
+    for part in tree[1:]:
+        if isinstance(part, tuple):
+            yield from nodes(part)

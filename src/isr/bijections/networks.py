@@ -6,6 +6,7 @@ same inputs. A coupling runs its log-scale and its shift this way, twice as fast
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 import equinox as eqx
@@ -32,9 +33,12 @@ class AbstractNetwork(eqx.Module):
     n_inputs = told("How many inputs each has.", lambda self: self.weights[0].shape[2])
     n_outputs = told("How many outputs each has.", lambda self: self.weights[-1].shape[1])
 
-    def _linear(self, layer: int, h: Float[Array, "stack columns"]) -> Float[Array, "stack rows"]:
-        g = (self.weights[layer] @ h[..., None])[..., 0]
-        return g if self.biases is None else g + self.biases[layer]
+    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
+        return self.columns(inputs[:, None])[..., 0]
+
+    @abstractmethod
+    def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
+        """Return the values at many inputs, one per column."""
 
 
 class EQL(AbstractNetwork):
@@ -52,29 +56,15 @@ class EQL(AbstractNetwork):
     library: Library = eqx.field(static=True)
     skip: bool = eqx.field(static=True)
 
-    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
-        h = jnp.broadcast_to(inputs, (self.stack, self.n_inputs))
-        seen = [h]
-        g = self._linear(0, h)
-        for layer in range(1, len(self.weights)):
-            h = checkpoint_name(activate(self.library, g), "hidden")
-            seen.append(h)
-            last = layer == len(self.weights) - 1
-            g = self._linear(layer, jnp.concatenate(seen, axis=-1) if self.skip and last else h)
-        return g
-
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one per column.
-
-        One product per layer serves the whole stack: small products cost more than the zeros of networks that do not
-        read each other. Row ``i`` of network ``s`` is row ``i * stack + s``, so units of one kind lie together.
-        """
+        # One product per layer serves the whole stack: small products cost more than the zeros of networks that do not
+        # read each other. Row `i` of network `s` is row `i * stack + s`, so units of one kind lie together.
         one = [] if self.biases is None else [jnp.ones((1, inputs.shape[-1]), inputs.dtype)]
         library = tuple((name, count * self.stack) for name, count in self.library)
         read = seen = [inputs]
         for layer in range(len(self.weights) - 1):
             g = self._matrix(layer) @ jnp.concatenate([*read, *one])
-            read = unit_values(library, g, axis=0)
+            read = [checkpoint_name(h, "hidden") for h in unit_values(library, g, axis=0)]
             seen = [*seen, *read]
         g = self._matrix(len(self.weights) - 1) @ jnp.concatenate([*(seen if self.skip else read), *one])
         return jnp.moveaxis(g.reshape(-1, self.stack, g.shape[-1]), 1, 0)
@@ -114,13 +104,8 @@ def n_units(library: Library) -> int:
     return sum(count for _, count in units(library))
 
 
-def activate(library: Library, g: Float[Array, "..."], *, axis: int = -1) -> Float[Array, "..."]:
-    """Return the values of a layer's units; a unit of two arguments reads rows ``i`` and ``i + count``."""
-    return jnp.concatenate(unit_values(library, g, axis=axis), axis=axis)
-
-
 def unit_values(library: Library, g: Float[Array, "..."], *, axis: int) -> list[Float[Array, "..."]]:
-    """Return the same as `activate`, an array for each kind of unit."""
+    """Return the values of units, an array for each kind; one of two arguments reads rows ``i`` and ``i + count``."""
     widths = [count for primitive, count in units(library) for _ in range(primitive.arity)]
     # A split's gradient is one concatenation; that of slices is a sum of padded arrays, which is slower.
     pieces = iter(jnp.split(g, np.cumsum(widths)[:-1], axis=axis))
@@ -169,23 +154,12 @@ class MLP(AbstractNetwork):
     weights: tuple[Float[Array, "stack rows columns"], ...]
     biases: tuple[Float[Array, "stack rows"], ...]
 
-    def __call__(self, inputs: Float[Array, " n_inputs"]) -> Float[Array, "stack n_outputs"]:
-        h = jnp.broadcast_to(inputs, (self.stack, self.n_inputs))
-        for layer in range(len(self.weights)):
-            h = self._linear(layer, h)
-            if layer < len(self.weights) - 1:
-                h = checkpoint_name(jax.nn.leaky_relu(h, NEGATIVE_SLOPE), "hidden")
-        return h
-
     def columns(self, inputs: Float[Array, "n_inputs n"]) -> Float[Array, "stack n_outputs n"]:
-        """Return the values at many inputs, one per column.
-
-        The same as calling for each, and faster: one product per layer instead of one per column.
-        """
         first, bias = self.weights[0], self.biases[0]
         h = (first.reshape(-1, self.n_inputs) @ inputs).reshape(*bias.shape, -1) + bias[..., None]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
-            h = weight @ jax.nn.leaky_relu(h, NEGATIVE_SLOPE) + bias[..., None]
+            h = checkpoint_name(jax.nn.leaky_relu(h, NEGATIVE_SLOPE), "hidden")
+            h = weight @ h + bias[..., None]
         return h
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from isr.bijections.affine import Bounded, Linear, Permutation, Standardise
+from isr.bijections.affine import Linear, Permutation, inverse_and_log_det
 from isr.bijections.bijection import AbstractBijection, Chain, Columns, Mapped, MappedColumns, Vector, told
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.networks import EQL, MLP
@@ -44,10 +44,22 @@ class Accelerated(AbstractBijection):
         return x[:, 0], log_det[0]
 
     def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
-        return self.kernel.forward(jnp.asarray(self.weights), x, condition)
+        z, log_det = self.kernel.map("forward", jnp.asarray(self.weights), x, condition)
+        return z, log_det + self._of_matrices()[1]
 
     def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
-        return self.kernel.inverse(jnp.asarray(self.weights), z, condition)
+        weights, own = self._of_matrices()
+        x, log_det = self.kernel.map("inverse", weights, z, condition)
+        return x, log_det - own
+
+    def _of_matrices(self) -> tuple[Array, Array]:
+        """Return the weights with inverse matrices, which the way back needs, and the matrices' log-determinant."""
+        blocks, weights = self.kernel.blocks, jnp.asarray(self.weights)
+        if not blocks.with_matrix:
+            return weights, jnp.zeros((), weights.dtype)
+        matrices, rest = jnp.split(weights.reshape(len(blocks.orders), -1), [blocks.dim**2], axis=1)
+        inverses, log_dets = jax.vmap(inverse_and_log_det)(matrices.reshape(-1, blocks.dim, blocks.dim))
+        return jnp.concatenate([inverses.reshape(matrices.shape), rest], axis=1).ravel(), jnp.sum(log_dets)
 
 
 class _Block(NamedTuple):
@@ -127,50 +139,6 @@ def _weights(steps: tuple[AbstractBijection, ...]) -> Any:
     leaves = [leaf.ravel() for leaf in jax.tree.leaves(steps)]
     is_traced = any(isinstance(leaf, Tracer) for leaf in leaves)
     return (jnp if is_traced else np).concatenate(leaves)
-
-
-Model = TypeVar("Model")
-
-
-def with_inputs(model: Model, precision: Any) -> Model:
-    """Return the same model with shifts, scales and bounds as arrays."""
-
-    def changed(part: Any) -> Any:
-        if isinstance(part, Standardise):
-            return _Rescale(*(np.asarray(numbers, precision) for numbers in (part.shift, part.scale)))
-        if isinstance(part, Bounded):
-            return _Box(tuple(end(v, np.inf) for v in part.low), tuple(end(v, -np.inf) for v in part.high))
-        return part
-
-    def end(value: float | None, inwards: float) -> Any:
-        """A bound of another precision, which lies within this one."""
-        if value is None:
-            return None
-        near = np.asarray(value, precision)
-        is_outside = float(near) < value if inwards > 0 else float(near) > value
-        return np.nextafter(near, np.asarray(inwards, precision)) if is_outside else near
-
-    return jax.tree.map(changed, model, is_leaf=lambda part: isinstance(part, Standardise | Bounded))
-
-
-class _Rescale(AbstractBijection):
-    """`Standardise` with its numbers as arrays."""
-
-    shift: Any
-    scale: Any
-    dim = told("How many variables it maps.", lambda self: len(self.shift))
-    forward_and_log_det = Standardise.forward_and_log_det
-    inverse_and_log_det = Standardise.inverse_and_log_det
-
-
-class _Box(AbstractBijection):
-    """`Bounded` with its numbers as arrays."""
-
-    low: tuple[Any, ...]
-    high: tuple[Any, ...]
-    dim = told("How many variables it maps.", lambda self: len(self.low))
-    forward_and_log_det = Bounded.forward_and_log_det
-    inverse_and_log_det = Bounded.inverse_and_log_det
 
 
 # A program takes a megabyte or three.

@@ -322,7 +322,7 @@ def _scores(estimator: Any, pairs: Pairs) -> dict[str, float]:
     from isr.estimators.normal_law import normal_law
 
     y = None if pairs.y is None else pairs.y.to_numpy()
-    known = rows.Pairs(pairs.x.to_numpy(), y=y, noise=getattr(estimator, "noise_", 0.0))
+    known = rows.FlowTask(pairs.x.to_numpy(), y=y, noise=getattr(estimator, "noise_", 0.0))
     split = rows.prepare(known, seed=estimator.seed_)
     losses = -estimator.flow_.log_prob(split.held_out.x, split.held_out.y)
     standard = {name: values.T for name, values in split.standard(split.held_out).items()}

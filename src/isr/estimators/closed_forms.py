@@ -19,6 +19,7 @@ import sympy
 from jaxtyping import Float
 from scipy import stats
 
+from isr.bijections import parameters
 from isr.bijections.affine import LOG_SQRT_2PI, Bounded
 from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.formula import Triangular
@@ -70,7 +71,7 @@ class Form:
     @property
     def n_constants(self) -> int:
         """How many constants it has."""
-        return sum(int(np.count_nonzero(leaf)) for leaf in jax.tree.leaves(self.steps))
+        return parameters.n_constants(self.steps)
 
     @property
     def is_short(self) -> bool:

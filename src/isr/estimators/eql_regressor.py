@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import sympy
@@ -29,7 +28,6 @@ from isr.formulas.front import choose, pareto
 from isr.formulas.to_formulas import input_symbols, network_expressions, without_idle_guards
 from isr.tables.arrays import LARGEST, refuse_extremes
 from isr.tables.tables import split_rows
-from isr.training.loop import keep_compiled_programs
 from isr.training.population import Population
 
 N_REFINED = 5
@@ -116,23 +114,20 @@ class EQLRegressor(FormulaRegressor):
 
 def fit_regression(samples: Samples, library: Library, n_layers: int, plan: Plan) -> Fitted:
     """Fit formulas for every column of y to rows of x, by least squares: train, prune, refine, choose, polish."""
-    keep_compiled_programs()
-    with jax.enable_x64(True):
-        split = split_rows(len(samples.x), held_out=n_held_out(len(samples.x)), random_state=plan.seed)
-        x_scale, y_scale = standardise(samples.x[split.train]), standardise(samples.y[split.train])
-        raw = [_arrays(samples.some(rows), samples, np.asarray(y_scale.scale)) for rows in split]
-        train, held_out = (_standard(arrays, x_scale) for arrays in raw)
-        networks, population = _train(train, held_out, library, n_layers, plan)
-        pruned = pipeline.prune(networks, row_loss, train, plan.monitor, nats=_nats(COARSE_FLOOR))
-        criterion = _criterion(*raw)
-        front = pareto(pipeline.refine(_open(pruned, x_scale, y_scale), criterion, plan.monitor))
-        if not front:
-            raise DivergedError
-        chosen = choose(front, plan.training.selection, n_rows=len(split.train))
-        polished = pipeline.polish(front[chosen], criterion, snapping=plan.training.snap)
-        front[chosen] = polished.point
-        front = [replace(p, model=without_idle_guards(p.model, samples.x)) for p in front]
-        return Fitted(front, chosen, polished.errors, polished.labels, population, len(split.train))
+    split = split_rows(len(samples.x), held_out=n_held_out(len(samples.x)), random_state=plan.seed)
+    x_scale, y_scale = standardise(samples.x[split.train]), standardise(samples.y[split.train])
+    raw = [_arrays(samples.some(rows), samples, np.asarray(y_scale.scale)) for rows in split]
+    train, held_out = (_standard(arrays, x_scale) for arrays in raw)
+    networks, population = _train(train, held_out, library, n_layers, plan)
+    pruned = pipeline.prune(networks, row_loss, train, plan.monitor, nats=_nats(COARSE_FLOOR))
+    criterion = _criterion(*raw)
+    front = pareto(pipeline.refine(_open(pruned, x_scale, y_scale), criterion, plan.monitor))
+    if not front:
+        raise DivergedError
+    chosen = choose(front, plan.training.selection, n_rows=len(split.train))
+    front[chosen] = pipeline.polish(front[chosen], criterion, snapping=plan.training.snap)
+    front = [replace(p, model=without_idle_guards(p.model, samples.x)) for p in front]
+    return Fitted(front, chosen, population, len(split.train))
 
 
 def _arrays(rows: Samples, every: Samples, width: np.ndarray) -> Arrays:

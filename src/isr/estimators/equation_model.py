@@ -26,6 +26,7 @@ from isr.storage import Bundle, save
 from isr.tables.arrays import without_times
 from isr.tables.tables import check_units
 from isr.training.checkpoint import History
+from isr.training.loop import keep_compiled_programs
 from isr.training.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -144,7 +145,9 @@ class EquationModel(Shown, BaseEstimator):
         self.seed_ = seed_of(self.random_state)
         monitor = Monitor(verbose=training.verbose, max_time=training.max_time)
         schedule = make_schedule(training, n_train, sparse=sparse, peak=peak)
-        with monitor.watching():
+        keep_compiled_programs()
+        # Training itself runs in single precision, by the dtype of its arrays.
+        with monitor.watching(), jax.enable_x64(True):
             self.fit_ = fit(Plan(training, schedule, self.seed_, monitor))
         self.history_ = self.fit_.population.history
         self.status_ = status_of(self.fit_.population, schedule.n_steps(n_train), monitor.stopped)
@@ -227,21 +230,20 @@ class EquationModel(Shown, BaseEstimator):
 
     @property
     def errors_(self) -> np.ndarray:
-        """Standard errors of the constants of the model that the rule chose, NaN where snapped or not fitted."""
-        check_is_fitted(self, "fit_")
-        return self.fit_.errors
+        """Standard errors of the constants of the chosen model, NaN where snapped or not fitted."""
+        chosen = self._chosen
+        return np.full(len(flatten(chosen.model)[0]), np.nan) if chosen.errors is None else chosen.errors
 
     def _metadata(self, **more: Any) -> dict[str, Any]:
         history = self.history_.frame().items()
+        labels = {str(index): label for index, label in self._chosen.labels.items()}
         known: dict[str, Any] = {
+            "constants": {"errors": np.asarray(self.errors_, dtype=float), "labels": labels},
             "front": self._figures(),
             "history": {n: c.to_numpy() if c.dtype.kind in "if" else c.tolist() for n, c in history},
             "status": str(self.status_),
             "seed": self.seed_,
         }
-        if self.chosen_ == self.fit_.chosen:  # errors were taken at the model that the rule chose
-            labels = {str(index): label for index, label in self.fit_.labels.items()}
-            known["constants"] = {"errors": np.asarray(self.errors_, dtype=float), "labels": labels}
         return {**known, **more}
 
     def _others(self) -> dict[str, Any]:

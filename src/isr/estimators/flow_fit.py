@@ -7,7 +7,7 @@ writes formulas loads SymPy, and is imported where it is used: a dense fit never
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isr.bijections.bijection import Chain
-from isr.bijections.build import Architecture, build_flow
+from isr.bijections.build import build_flow
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import cast
 from isr.estimators import pipeline
@@ -32,16 +32,16 @@ from isr.estimators.normal_law import (
     wide_law,
     with_normal,
 )
-from isr.estimators.pipeline import MAX_CONSTANTS, Criterion, Fitted, Polished
+from isr.estimators.pipeline import MAX_CONSTANTS, Criterion, Fitted
 from isr.estimators.rows import (
     MAX_REFIT_ROWS,
-    Pairs,
+    FlowTask,
     Rows,
     complexity_of,
     finished,
-    in_units,
     network_point,
     prepare,
+    raw_flow,
     weighed,
     with_steps,
 )
@@ -49,7 +49,7 @@ from isr.estimators.settings import Plan
 from isr.estimators.status import WILD, DivergedError, beaten_by_normal, judged
 from isr.formulas.front import Point, choose, pareto
 from isr.formulas.refit import flow_row_loss
-from isr.training.loop import Noise, keep_compiled_programs
+from isr.training.loop import Noise
 from isr.training.losses import LEAST_VARIANCE, FlowObjective
 from isr.training.monitor import Monitor
 from isr.training.population import Population, joined
@@ -71,27 +71,10 @@ DECAYS = (1.0, 0.3, 0.1)
 N_JUDGED, FEW_CONSTANTS = 10_000, 0.05
 
 
-@dataclass(frozen=True)
-class FlowTask:
-    """What a flow is fitted to, and what kind of flow."""
-
-    pairs: Pairs
-    architecture: Architecture
-    joint: bool = False  # whether y, where there is one, is an output (ISR) rather than a condition (cISR)
-    closed: bool = False  # whether closed forms compete that need no training (densities only)
-    edges: bool = True  # whether these may take sharp ends of rows for bounds
-
-
 def fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     """Fit a flow."""
-    keep_compiled_programs()
-    with jax.enable_x64(True):  # training itself runs in single precision, by the dtype of its arrays
-        return _fit_flow(task, plan)
-
-
-def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     shape, monitor = task.architecture, plan.monitor
-    rows = prepare(task.pairs, seed=plan.seed, isotropic="polar" in shape.charts)
+    rows = prepare(task, seed=plan.seed)
     has_formulas = plan.is_sparse and shape.subnet == "eql"
     normal = None if task.joint else replace(network_point(normal_law(rows), rows), is_network=False)
     closed, nothing_left = [], False
@@ -120,11 +103,9 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     # Who asks for every weight wants accuracy; a price on constants would take the normal law instead.
     fair, rule = not_beaten(front, normal), plan.training.selection if plan.is_sparse else "accuracy"
     chosen = fair[choose([front[i] for i in fair], rule, n_rows=len(rows.train))]
-    polished = Polished.as_it_is(front[chosen])
     if plan.is_sparse and not front[chosen].is_network and not monitor.should_stop():
         is_known = any(front[chosen] is point for point in (normal, *closed))
-        polished = _polished(front[chosen], rows, plan, is_known=is_known)
-    front[chosen] = polished.point
+        front[chosen] = _polished(front[chosen], rows, plan, is_known=is_known)
     misfit = None if safe else WILD
     best = min(points, key=lambda p: p.held_out_nats if np.isfinite(p.held_out_nats) else np.inf)
     if normal is not None and safe and not nothing_left and is_beaten(best, normal):
@@ -138,7 +119,7 @@ def _fit_flow(task: FlowTask, plan: Plan) -> Fitted:
     is_short = front[chosen].n_constants < FEW_CONSTANTS * len(rows.train)
     seen = rows.together().train if is_short else rows.held_out
     return Fitted(
-        final, chosen, polished.errors, polished.labels, population, len(rows.train), shape.charts, misfit,
+        final, chosen, population, len(rows.train), shape.charts, misfit,
         judged(front[chosen].model, seen.x[:N_JUDGED], seen.y if seen.y is None else seen.y[:N_JUDGED]),
     )  # fmt: skip
 
@@ -162,13 +143,13 @@ def _short_points(
     pruned = pipeline.prune(list(promising.values()), flow_row_loss, train, monitor)
     opened: dict[str, Flow] = {}  # no two of the same structure
     for network in pruned:
-        model = open_flow(in_units(network, rows))
+        model = open_flow(raw_flow(network, rows))
         opened.setdefault(repr(jax.tree.structure(model)), model)
     refined = pipeline.refine(list(opened.values()), _criterion(rows, monitor), monitor)
     return [*(network_point(network, rows) for network in pruned), *refined]
 
 
-def _polished(point: Point, rows: Rows, plan: Plan, *, is_known: bool) -> Polished:
+def _polished(point: Point, rows: Rows, plan: Plan, *, is_known: bool) -> Point:
     """Return a formula with its constants settled, by held-out rows too where they did not choose its form."""
     criterion = _criterion(rows.together() if is_known else rows, plan.monitor)
     polished = pipeline.polish(point, criterion, snapping=plan.training.snap)
@@ -176,7 +157,7 @@ def _polished(point: Point, rows: Rows, plan: Plan, *, is_known: bool) -> Polish
         return polished
     # Held-out rows have helped to settle its constants, so they judge it no more.
     figures = {name: getattr(point, name) for name in ("train_nats", "held_out_nats", "held_out_rows")}
-    return polished._replace(point=replace(polished.point, **figures))
+    return replace(polished, **figures)
 
 
 def _closed_points(
@@ -286,13 +267,7 @@ def fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
         raise ValueError(
             "members of an ensemble keep every weight; write isr.Training(ensemble=True, penalty=None)"
         )
-    keep_compiled_programs()
-    with jax.enable_x64(True):
-        return _fit_ensemble(task, plan)
-
-
-def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
-    n, pairs, plans = plan.training.n_restarts or N_MEMBERS, task.pairs, []
+    n, plans = plan.training.n_restarts or N_MEMBERS, []
     for share in DECAYS:
         phases = tuple(phase._replace(decay=share * phase.decay) for phase in plan.schedule.phases)
         training = replace(plan.training, n_restarts=1, checkpoint=None)
@@ -301,7 +276,7 @@ def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
     for k in range(n):
         if members and plan.monitor.should_stop():
             break
-        rows = prepare(pairs, seed=plan.seed, fold=(k, n))
+        rows = prepare(task, seed=plan.seed, fold=(k, n))
         time_left = plan.monitor.until((k + 1) / n)
         tried = [(train_networks_of(rows, task, replace(p, monitor=time_left), first=k), p) for p in plans]
         (networks, population), best = min(tried, key=lambda found: np.min(found[0][1].held_out))
@@ -317,10 +292,9 @@ def _fit_ensemble(task: FlowTask, plan: Plan) -> Fitted:
         raise DivergedError
     *simpler, mixture = mixed(members, normals, wide)
     front = [*pareto([point for point in simpler if point.held_out_nats > mixture.held_out_nats]), mixture]
-    settled = Polished.as_it_is(mixture)
-    x, y = pairs.x[:N_JUDGED], None if pairs.y is None else pairs.y[:N_JUDGED]
-    noisy = None if y is None else y + pairs.noise * np.random.default_rng(0).normal(size=y.shape)
+    x, y = task.x[:N_JUDGED], None if task.y is None else task.y[:N_JUDGED]
+    noisy = None if y is None else y + task.noise * np.random.default_rng(0).normal(size=y.shape)
     return Fitted(
-        front, len(front) - 1, settled.errors, settled.labels, joined(populations), n_train,
+        front, len(front) - 1, joined(populations), n_train,
         task.architecture.charts, judged=judged(mixture.model, x, noisy),
     )  # fmt: skip

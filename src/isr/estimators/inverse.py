@@ -18,7 +18,6 @@ from isr.estimators.settings import (
     SIZES,
     Condenser,
     Training,
-    condenser_of,
     explains_wrong_options,
     seed_of,
     training_of,
@@ -33,7 +32,6 @@ from isr.tables.arrays import refuse_extremes
 from isr.tables.bounds import Bounds
 from isr.tables.tables import Table, check_paired, check_units, read_table
 
-CLAMP = 2.0
 # Share of a column's spread that "auto" takes as its noise.
 AUTO_NOISE = 0.01
 # Several blocks that read y diverge at the rate that suits a density of one or two blocks.
@@ -238,9 +236,6 @@ class ISR(InverseModel):
 
     _joint: ClassVar[bool] = True
 
-    def _shape(self) -> dict[str, Any]:
-        return {"clamp": CLAMP, "transformer": self.transformer}
-
     def _misfit(self) -> Status | None:
         x, y = self._some_rows
         assert y is not None
@@ -282,10 +277,6 @@ class ConditionalISR(InverseModel):
 
     _: KW_ONLY
     condenser: Condenser | int | None = None
-
-    def _shape(self) -> dict[str, Any]:
-        condenser = condenser_of(self.condenser)
-        return {"clamp": CLAMP, "n_features": condenser.n_features, "condenser": condenser.kind}
 
 
 def read_pairs(x: Any, y: Any, units: Mapping[str, str] | None, **options: Any) -> tuple[Table, Table]:

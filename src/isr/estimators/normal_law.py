@@ -17,7 +17,6 @@ from isr.bijections.affine import Linear, Standardise
 from isr.bijections.bijection import AbstractBijection, Chain
 from isr.bijections.coupling import Affine, ConditionMap, Coupling
 from isr.bijections.flow import Ensemble, Flow
-from isr.bijections.formula import Formulas, Tree
 from isr.bijections.networks import MLP
 from isr.estimators.rows import Part, Rows
 from isr.formulas.front import Point
@@ -39,11 +38,8 @@ def normal_law(rows: Rows) -> Flow:
     ``z = W (x - mean)`` for a density and ``z = W (x - B y)`` given y, with a triangular ``W``. A single variable has
     its padding beside it, as every flow of one has, so that losses can be compared.
     """
-    matrix, slopes = _normal(rows)
-    if not rows.n_observed:
-        return Flow(Linear(jnp.asarray(matrix)), n_padding=rows.n_padding)
-    steps = (Linear(jnp.asarray(matrix)), _shifts(-matrix @ slopes, len(matrix)))
-    return Flow(Chain(steps), _unchanged(rows), n_padding=rows.n_padding)
+    condition = _unchanged(rows) if rows.n_observed else None
+    return Flow(Chain(normal_steps(rows, None, None)), condition, n_padding=rows.n_padding)
 
 
 def wide_law(rows: Rows) -> Flow:
@@ -63,7 +59,9 @@ def with_normal(rows: Rows, arrays: dict[str, np.ndarray], part: Part) -> dict[s
     return arrays | {"reference": density[None]}
 
 
-def normal_steps(rows: Rows) -> tuple[AbstractBijection, ...]:
+def normal_steps(
+    rows: Rows, clamp: float | None = CLAMP, guard: float | None = GUARD
+) -> tuple[AbstractBijection, ...]:
     """Return the same law as the first steps of a flow of networks, which begins where the law ends."""
     matrix, slopes = _normal(rows)
     linear = Linear(jnp.asarray(matrix))
@@ -78,7 +76,7 @@ def normal_steps(rows: Rows) -> tuple[AbstractBijection, ...]:
 
     shifts = -matrix @ slopes
     first, second = network(shifts[:split], dim - split), network(shifts[split:], split)
-    return linear, Coupling(first, second, split, dim, Affine(CLAMP), GUARD)
+    return linear, Coupling(first, second, split, dim, Affine(clamp), guard)
 
 
 def _normal(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -100,24 +98,6 @@ def _whitening(rows: np.ndarray, n_padding: int) -> np.ndarray:
     covariance = np.atleast_2d(np.cov(rows.T)) + RIDGE * np.eye(rows.shape[1])
     matrix = np.linalg.inv(np.linalg.cholesky(covariance))
     return np.diag([matrix[0, 0], 1.0]) if n_padding else matrix
-
-
-def _shifts(slopes: np.ndarray, dim: int) -> Coupling:
-    """Return the coupling that adds a linear function of the condition to each variable."""
-    split = dim // 2
-
-    def formulas(part: np.ndarray, n_other: int) -> Formulas:
-        n, d_y = part.shape
-
-        def shift(row: int) -> Tree:
-            products = [("mul", ("constant", row * d_y + j), ("input", n_other + j)) for j in range(d_y)]
-            return products[0] if d_y == 1 else ("add", *products)
-
-        trees = (*[("number", 0)] * n, *(shift(row) for row in range(n)))
-        return Formulas(jnp.asarray(part.ravel()), trees, 2, n_other + d_y)
-
-    first, second = formulas(slopes[:split], dim - split), formulas(slopes[split:], split)
-    return Coupling(first, second, split, dim)
 
 
 N_TRIED = 4096

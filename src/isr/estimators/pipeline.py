@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from isr.bijections.programs import compiled
 from isr.estimators.settings import Plan
 from isr.estimators.status import Status
 from isr.formulas.front import Point
-from isr.formulas.refit import Fit, RowLoss, Snapped, eliminate, fix_gauge, snap
+from isr.formulas.refit import Constants, Fit, RowLoss, eliminate, fix_gauge, snap
 from isr.training.loop import Noise
 from isr.training.monitor import Monitor
 from isr.training.penalties import sublibrary_masks
@@ -37,27 +37,12 @@ ELIMINATION_ROWS = 4096
 Arrays = dict[str, np.ndarray]
 
 
-class Polished(NamedTuple):
-    """The chosen model, its constants settled; their standard errors (NaN where fixed), and what some were set to."""
-
-    point: Point
-    errors: np.ndarray
-    labels: dict[int, str]
-
-    @classmethod
-    def as_it_is(cls, point: Point) -> Polished:
-        """Return a point whose constants stay as they are."""
-        return cls(point, np.full(len(flatten(point.model)[0]), np.nan), {})
-
-
 @dataclass(frozen=True)
 class Fitted:
     """What a fit leaves: points from simple to complex, and which of them is used."""
 
     front: list[Point]
     chosen: int
-    errors: np.ndarray  # of each learned number of the chosen model, NaN where it is not fitted
-    labels: dict[int, str]  # learned numbers that were snapped to simple values
     population: Population
     n_train: int
     charts: tuple[str, ...] = ()
@@ -170,22 +155,22 @@ def _while_time(items: Sequence[Any], monitor: Monitor, stage: str, found: list[
         monitor.advance(f"{len(found)} models")
 
 
-def polish(point: Point, criterion: Criterion, *, snapping: bool) -> Polished:
+def polish(point: Point, criterion: Criterion, *, snapping: bool) -> Point:
     """Return a model made of formulas with its constants refitted, freed of redundancy and snapped."""
     fit = criterion.fit(point.model)
     theta, _ = fit.converge(fit.start, np.flatnonzero(fit.start), fast=True)
     theta, _ = fit.converge(theta, np.flatnonzero(theta), max_iterations=LAST_STEPS)
     theta, free = fix_gauge(fit, theta, np.flatnonzero(theta))
-    result = snap(fit, theta, free) if snapping else Snapped(theta, fit.loss(theta), free, {})
+    result = snap(fit, theta, free) if snapping else Constants(theta, fit.loss(theta), free, {})
     held = np.setdiff1d(np.flatnonzero(result.theta), result.free)
     label_of = {float(result.theta[i]): result.labels.get(i) for i in held}
     polished = criterion.point(fit.restore(result.theta), result.loss)
     if not criterion.acceptable(polished.model):
-        return Polished.as_it_is(point)
+        return point
     final = criterion.fit(polished.model)
     free = np.array([i for i, v in enumerate(final.start) if v != 0 and v not in label_of], dtype=int)
     labels = {i: label for i, v in enumerate(final.start) if (label := label_of.get(v)) is not None}
-    return Polished(polished, final.standard_errors(final.start, free), labels)
+    return replace(polished, errors=final.standard_errors(final.start, free), labels=labels)
 
 
 def row_losses(model: Any, row_loss: RowLoss, data: Arrays, dtype: type = np.float64) -> np.ndarray:

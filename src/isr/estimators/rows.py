@@ -8,16 +8,16 @@ takes it with the observation noise added once. Arrays have the batch last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isr.bijections.affine import Bounded, Inverted, Spread, Standardise, spread, standardise
+from isr.bijections.affine import Bounded, Spread, Standardise, spread, standardise
 from isr.bijections.bijection import AbstractBijection, Chain
-from isr.bijections.coupling import ConditionMap
+from isr.bijections.build import Architecture, in_units
 from isr.bijections.flow import Flow
 from isr.bijections.parameters import cast, n_constants
 from isr.estimators import pipeline
@@ -41,16 +41,17 @@ def n_held_out(n_rows: int) -> int:
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """What a flow is fitted to: rows of x in the chart of their box, and of y where it is no plain density."""
+class FlowTask:
+    """What a flow is fitted to, rows of x and of y where it is no plain density, and what kind of flow."""
 
     x: np.ndarray
     bounds: Bounded | None = None
     y: np.ndarray | None = None
-    # Deviation of what is to be added to y; zeros where it has its noise already.
-    noise: np.ndarray | float = 0.0
-    # Whether skewed columns of y without noise to add are read as logarithm or inverse sine.
-    may_spread: bool = False
+    noise: np.ndarray | float = 0.0  # deviation of what is to be added to y; 0 where it has its noise already
+    architecture: Architecture = field(default_factory=Architecture)
+    joint: bool = False  # whether y, where there is one, is an output (ISR) rather than a condition (cISR)
+    closed: bool = False  # whether closed forms compete that need no training (densities only)
+    edges: bool = True  # whether these may take sharp ends of rows for bounds
 
 
 @dataclass(frozen=True)
@@ -115,12 +116,12 @@ class Rows:
         return replace(self, train=replace(self.train, **whole))
 
 
-def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False, fold: tuple[int, int] | None = None) -> Rows:
-    """Return rows ready for a fit, x of one scale where it must be isotropic, as for polar coordinates.
+def prepare(task: FlowTask, *, seed: int, fold: tuple[int, int] | None = None) -> Rows:
+    """Return rows ready for a fit, x of one scale where there are polar coordinates.
 
     ``fold`` is a number and how many there are: that one of so many equal parts is held out, if it is not too large.
     """
-    x, log_det = _opened(pairs.x, pairs.bounds)
+    x, log_det = _opened(task.x, task.bounds)
     if fold is not None:
         size = max(1, min(len(x) // fold[1], MAX_HELD_OUT))
         order = np.random.default_rng(seed).permutation(len(x))
@@ -128,20 +129,20 @@ def prepare(pairs: Pairs, *, seed: int, isotropic: bool = False, fold: tuple[int
     else:
         train, held_out = split_rows(len(x), held_out=n_held_out(len(x)), random_state=seed)
     y, y_scale, jitter = None, None, np.zeros(0)
-    if pairs.y is not None:
-        y = pairs.y + pairs.noise * np.random.default_rng([seed, 1]).normal(size=pairs.y.shape)
-        y_scale = spread(y[train], pairs.may_spread & (np.broadcast_to(pairs.noise, y.shape[1]) == 0))
-        jitter = pairs.noise / np.asarray(y_scale.scale)
+    if task.y is not None:
+        y = task.y + task.noise * np.random.default_rng([seed, 1]).normal(size=task.y.shape)
+        y_scale = spread(y[train], (np.broadcast_to(task.noise, y.shape[1]) == 0) & (not task.joint))
+        jitter = task.noise / np.asarray(y_scale.scale)
 
     def part(index: np.ndarray) -> Part:
-        some_y, clean_y = (None if rows is None else rows[index] for rows in (y, pairs.y))
+        some_y, clean_y = (None if rows is None else rows[index] for rows in (y, task.y))
         return Part(x[index], some_y, clean_y, log_det[index])
 
     scale = standardise(x[train])
-    if isotropic:
+    if "polar" in task.architecture.charts:
         width = float(np.sqrt(np.mean(np.square(scale.scale))))
         scale = Standardise(scale.shift, (width,) * scale.dim)
-    return Rows(part(train), part(held_out), pairs.bounds, scale, y_scale, tuple(jitter.tolist()))
+    return Rows(part(train), part(held_out), task.bounds, scale, y_scale, tuple(jitter.tolist()))
 
 
 def _opened(x: np.ndarray, bounds: Bounded | None) -> tuple[np.ndarray, np.ndarray]:
@@ -185,25 +186,12 @@ def network_point(network: Flow, rows: Rows, dtype: type = np.float64) -> Point:
     of_train, held = np.split(losses, [train["x"].shape[1]])
     n = n_constants(network)
     nats = float(np.mean(of_train)), float(np.mean(held))
-    return Point(in_units(network, rows), ROUGH_COST * n, n, *nats, held, is_network=True)
+    return Point(raw_flow(network, rows), ROUGH_COST * n, n, *nats, held, is_network=True)
 
 
-def in_units(network: Flow, rows: Rows) -> Flow:
+def raw_flow(network: Flow, rows: Rows) -> Flow:
     """Return a trained network with standardisation around it: it takes and gives the user's units."""
-    core = cast(network, jnp.float64)
-
-    def padded(scale: Standardise, n: int) -> Standardise:
-        return Standardise(scale.shift + (0.0,) * n, scale.scale + (1.0,) * n)
-
-    flow = with_steps(core, (padded(rows.scale, rows.n_padding), *core.steps))
-    if rows.y_scale is None:
-        return flow
-    if core.noise:
-        back = Inverted(padded(rows.y_scale, core.bijection.dim - rows.n_observed))
-        noise = tuple(s * width for s, width in zip(core.noise, rows.y_scale.scale, strict=True))
-        return replace(with_steps(flow, (*flow.steps, back)), noise=noise)
-    condition = core.condition_map
-    return replace(flow, condition_map=ConditionMap(rows.y_scale, condition.network, condition.guard))
+    return in_units(cast(network, jnp.float64), rows.scale, rows.y_scale)
 
 
 def with_steps(flow: Flow, steps: Sequence[AbstractBijection]) -> Flow:
@@ -215,7 +203,7 @@ def finished(point: Point, rows: Rows, **changes: Any) -> Point:
     return replace(
         point,
         **changes,
-        model=_in_bounds(point.model, rows),
+        model=in_units(point.model, bounds=rows.bounds),
         train_nats=point.train_nats - float(np.mean(rows.train.log_det)),
         held_out_nats=point.held_out_nats - float(np.mean(rows.held_out.log_det)),
         held_out_rows=point.held_out_rows - rows.held_out.log_det,
@@ -232,12 +220,4 @@ def weighed(point: Point, rows: Rows) -> Point:
 def complexity_of(flow: Flow, rows: Rows) -> int:
     from isr.equations import extract
 
-    return extract(_in_bounds(flow, rows)).complexity
-
-
-def _in_bounds(flow: Flow, rows: Rows) -> Flow:
-    """Return the flow of x itself from that of x opened from its bounds."""
-    if rows.bounds is None:
-        return flow
-    free = (None,) * flow.n_padding
-    return with_steps(flow, (Bounded(rows.bounds.low + free, rows.bounds.high + free), *flow.steps))
+    return extract(in_units(flow, bounds=rows.bounds)).complexity

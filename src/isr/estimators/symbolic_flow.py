@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -21,9 +20,9 @@ from isr.bijections.coupling import AbstractTransformer
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.primitives import PAPER_LIBRARY
 from isr.estimators.equation_model import EquationModel
-from isr.estimators.flow_fit import FlowTask, fit_ensemble, fit_flow
-from isr.estimators.rows import Pairs, n_held_out
-from isr.estimators.settings import Effort, Training, explains_wrong_options, seed_of
+from isr.estimators.flow_fit import fit_ensemble, fit_flow
+from isr.estimators.rows import FlowTask, n_held_out
+from isr.estimators.settings import Effort, Training, condenser_of, explains_wrong_options, seed_of
 from isr.estimators.status import Status, overfitting, told_apart
 from isr.tables.arrays import LARGEST, refuse_extremes, warn_if_degenerate, without_times
 from isr.tables.bounds import sharp_box
@@ -53,6 +52,7 @@ class FlowModel(EquationModel):
     _peak: ClassVar[float | None] = None
     _joint: ClassVar[bool] = False
     _closed: ClassVar[bool] = False
+    _clamp: ClassVar[float] = 2.0
 
     def _fit(self, x: Table, y: np.ndarray | None = None, noise: np.ndarray | float = 0.0) -> None:
         """Fit to checked rows."""
@@ -62,11 +62,10 @@ class FlowModel(EquationModel):
         seeks_edges = self.bounds is None and x.bounds is None
         bounds = sharp_box(x.values) if seeks_edges and not self._closed else x.bounds
         box = None if bounds is None else bounded(bounds.low, bounds.high)
-        pairs = Pairs(x.values, box, y, noise, may_spread=not self._joint)
         n_train = x.n_rows - n_held_out(x.n_rows)
         self._some_rows = x.values[:N_JUDGED].copy(), None if y is None else y[:N_JUDGED].copy()
         task = FlowTask(
-            pairs, self._architecture(), joint=self._joint,
+            x.values, box, y, noise, self._architecture(), joint=self._joint,
             closed=self._closed and self.charts == "auto" and getattr(self, "transformer", None) is None,
             edges=self.bounds is None,
         )  # fmt: skip
@@ -114,23 +113,18 @@ class FlowModel(EquationModel):
         known = {"round_trip_error": self.round_trip_error_} if hasattr(self, "_some_rows") else {}
         return super()._metadata(charts=self.fit_.charts, **known, **more)
 
-    @abstractmethod
-    def _shape(self) -> dict[str, Any]:
-        """Return what this kind of estimator adds to the architecture."""
-
     def _sizes(self) -> dict[str, Any]:
         """Return blocks, hidden layers, subnetwork and mixing."""
         return {name: getattr(self, name) for name in ("n_blocks", "n_layers", "subnet", "mixing")}
 
     def _architecture(self) -> Architecture:
         charts = () if self.charts == "auto" and self._closed else self.charts
+        condenser = condenser_of(getattr(self, "condenser", None))
         return Architecture(
             **self._sizes(), library=dict(PAPER_LIBRARY) if self.library is None else self.library,
-            charts=(charts,) if isinstance(charts, str) else tuple(charts), **self._shape(),
+            charts=(charts,) if isinstance(charts, str) else tuple(charts), clamp=self._clamp, skip=self._closed,
+            transformer=getattr(self, "transformer", None), n_features=condenser.n_features, condenser=condenser.kind,
         )  # fmt: skip
-
-
-CLAMP = 5.0
 
 
 @explains_wrong_options
@@ -188,6 +182,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
     transformer: AbstractTransformer | None = None
 
     _closed: ClassVar[bool] = True
+    _clamp: ClassVar[float] = 5.0
     _usual_training: ClassVar[Training] = Training(n_restarts=8, batch_size=64, backward=0.0)
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -196,9 +191,6 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         names = getattr(self, "feature_names_in_", None)
         self._fit(read_table(values, names=names, units=self.units, bounds=self.bounds))
         return self
-
-    def _shape(self) -> dict[str, Any]:
-        return {"clamp": CLAMP, "skip": True, "transformer": self.transformer}
 
     def score_samples(self, X: Any, *, precision: Precision = "double") -> np.ndarray:
         """Return the log-density (nats) of each row, in ``"double"`` or the faster ``"single"`` precision."""

@@ -15,17 +15,17 @@ RULES = ("bic", "accuracy", "simple")
 
 @dataclass(frozen=True)
 class Point:
-    """One model of the front: the cost of its equations, how many learned numbers it uses, mean losses of rows trained
-    on and held out, each held-out row's loss, and whether it is as it was trained, no formulas yet.
-    """
+    """One model of the front, and how long and how good it is."""
 
     model: Any
     complexity: int
-    n_constants: int
-    train_nats: float
+    n_constants: int  # learned numbers in use
+    train_nats: float  # mean losses of rows trained on and held out
     held_out_nats: float
     held_out_rows: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    is_network: bool = False
+    is_network: bool = False  # whether it is as it was trained, no formulas yet
+    errors: np.ndarray | None = None  # standard error of each learned number, NaN where it is not fitted
+    labels: dict[int, str] = field(default_factory=dict)  # learned numbers that were set to simple values
 
 
 def pareto(points: Sequence[Point]) -> list[Point]:

@@ -206,12 +206,13 @@ def flow_row_loss(flow: Any, data: dict[str, Float[Array, "width n"]]) -> Float[
     return -flow.joint_log_prob_columns(data["x"], data.get("y"))
 
 
-class Cut(NamedTuple):
-    """One point of the path: the constants, zero where cut, their loss, and the indices of those left."""
+class Constants(NamedTuple):
+    """Constants of a model, zero where cut; their loss; indices of those still fitted; what others were set to."""
 
     theta: np.ndarray
     loss: float
     free: np.ndarray
+    labels: dict[int, str]
 
 
 # Constants may go together while the quadratic model predicts a cost below so many nats over all rows.
@@ -230,13 +231,13 @@ def eliminate(
     stop_nats: float = STOP_NATS,
     singly: bool = True,
     should_stop: Callable[[], bool] = bool,
-) -> list[Cut]:
+) -> list[Constants]:
     """Return the path of ever fewer constants, the converged start first; zeros stay zero.
 
     It ends where one more cut costs ``stop_nats`` per row and, unless constants go ``singly``, where none is free.
     """
     theta, loss = fit.converge(theta, np.flatnonzero(theta), max_iterations=20)
-    path = [Cut(theta, loss, np.flatnonzero(theta))]
+    path = [Constants(theta, loss, np.flatnonzero(theta), {})]
     while len(path[-1].free) and not should_stop():
         here = path[-1]
         inverse = _inverse(fit.hessian(here.theta, here.free, fast=True))
@@ -250,7 +251,7 @@ def eliminate(
     return path
 
 
-def _bulk(fit: Fit, here: Cut, inverse: np.ndarray) -> Cut | None:
+def _bulk(fit: Fit, here: Constants, inverse: np.ndarray) -> Constants | None:
     """A cut of several constants at once that costs next to nothing, if there is one.
 
     The quadratic model lets constants go one by one: which, at which cost, and where the rest moves.
@@ -279,7 +280,7 @@ def _bulk(fit: Fit, here: Cut, inverse: np.ndarray) -> Cut | None:
     return None
 
 
-def _single(fit: Fit, here: Cut, inverse: np.ndarray) -> Cut:
+def _single(fit: Fit, here: Constants, inverse: np.ndarray) -> Constants:
     worth = here.theta[here.free] ** 2 / (2 * np.diag(inverse))
     tried = []
     for place in np.argsort(worth)[:N_CANDIDATES]:
@@ -299,13 +300,13 @@ def _inverse(hessian: np.ndarray) -> np.ndarray:
     return np.linalg.inv((vectors * np.maximum(values, 1e-9 * max(values.max(), 1e-30))) @ vectors.T)
 
 
-def _without(fit: Fit, here: Cut, gone: np.ndarray, guess: np.ndarray) -> Cut:
+def _without(fit: Fit, here: Constants, gone: np.ndarray, guess: np.ndarray) -> Constants:
     left = np.setdiff1d(here.free, gone)
     plain, moved = here.theta.copy(), guess.copy()
     plain[gone] = moved[gone] = 0.0
     start = moved if fit.loss(moved) < fit.loss(plain) else plain
     found, loss = fit.converge(start, left, max_iterations=5, fast=True)
-    return Cut(found, loss, left)
+    return Constants(found, loss, left, {})
 
 
 # A snap may cost so many nats over all rows: the 95 % point of half a chi-square with one degree of freedom.
@@ -317,15 +318,6 @@ LARGEST_COST = 14
 _SPECIAL = {"ln 2": np.log(2), "pi": np.pi, "2 pi": 2 * np.pi, "pi/2": np.pi / 2}
 # A special number must be hit this well, relative: without that, one of them would often be near by chance.
 SPECIAL_ERROR = 0.005
-
-
-class Snapped(NamedTuple):
-    """Constants after snapping, their loss, the indices of those still fitted, and what the others were set to."""
-
-    theta: np.ndarray
-    loss: float
-    free: np.ndarray
-    labels: dict[int, str]
 
 
 def simple_values(value: float, error: float) -> list[tuple[str, float]]:
@@ -345,7 +337,7 @@ def simple_values(value: float, error: float) -> list[tuple[str, float]]:
     return [(label, number) for _, label, number in sorted(found)]
 
 
-def snap(fit: Fit, theta: np.ndarray, free: np.ndarray, *, budget: float = BUDGET_NATS) -> Snapped:
+def snap(fit: Fit, theta: np.ndarray, free: np.ndarray, *, budget: float = BUDGET_NATS) -> Constants:
     """Set constants to simple values one after the other, the best known first, refitting the rest each time.
 
     A snap is kept only where the constant lies within two standard errors of the simple value and all snaps
@@ -369,7 +361,7 @@ def snap(fit: Fit, theta: np.ndarray, free: np.ndarray, *, budget: float = BUDGE
             if fit.nats(trial_loss) <= allowed:
                 theta, loss, free, labels[index] = trial, trial_loss, left, label
                 break
-    return Snapped(theta, loss, free, labels)
+    return Constants(theta, loss, free, labels)
 
 
 def fix_gauge(fit: Fit, theta: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -79,22 +79,15 @@ def kernel(blocks: Blocks) -> Kernel | None:
 
 
 class Kernel(NamedTuple):
-    """Both directions of blocks, each with its log-determinant and gradient.
+    """Both directions of blocks, each with the log-determinant of its couplings and its gradient.
 
-    Weights are those of the blocks one after the other: the matrix, if any, then weights and biases of each network.
+    Weights are those of the blocks one after the other: the matrix, if any, then weights and biases of each network;
+    on the way back the matrix is the inverse one.
     """
 
     tag: str
     blocks: Blocks
     kinds: tuple[tuple[int, int], ...]
-
-    def forward(self, weights: Array, x: Array, condition: Array | None) -> Images:
-        """Return images and log-determinants of columns of x."""
-        return self._map("forward", weights, x, condition)
-
-    def inverse(self, weights: Array, z: Array, condition: Array | None) -> Images:
-        """Return preimages and log-determinants of columns of z."""
-        return self._map("inverse", weights, z, condition)
 
     @property
     def plan(self) -> np.ndarray:
@@ -104,7 +97,8 @@ class Kernel(NamedTuple):
         pairs = (number for pair in (*self.kinds, *b.orders) for number in pair)
         return np.array([*sizes, len(self.kinds), *pairs], np.int32)
 
-    def _map(self, direction: str, weights: Array, x: Array, condition: Array | None) -> Images:
+    def map(self, direction: str, weights: Array, x: Array, condition: Array | None) -> Images:
+        """Return images and log-determinants of columns, ``"forward"`` from x or ``"inverse"`` from z."""
         if condition is None:
             condition = jnp.zeros((0, 1), x.dtype)
         elif condition.ndim == 1:

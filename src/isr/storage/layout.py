@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import UnionType
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from jaxtyping import AbstractArray
 from isr import __version__
 from isr.bijections.coupling import TRANSFORMERS, Affine, Coupling
 from isr.bijections.flow import Flow
-from isr.bijections.formula import Formulas, check_tree
+from isr.bijections.formula import Formulas, check_tree, nodes
 from isr.bijections.networks import EQL
 from isr.bijections.parameters import cast, on_device
 from isr.bijections.primitives import PRIMITIVES
@@ -213,14 +213,6 @@ def _parts(tree: Any, kind: type) -> list[Any]:
     return [leaf for leaf in leaves if isinstance(leaf, kind)]
 
 
-def _calls(formula: tuple[Any, ...]) -> Iterator[str]:
-    if formula[0] == "call":
-        yield formula[1]
-    for part in formula[1:]:
-        if isinstance(part, tuple):
-            yield from _calls(part)
-
-
 def _probe(name: str) -> list[float]:
     """A primitive's values at fixed points: what tells whether a name still means the same function."""
     primitive = PRIMITIVES[name]
@@ -302,7 +294,8 @@ def to_bytes(bundle: Bundle) -> bytes:
     tensors: dict[str, np.ndarray] = {}
     models = bundle.model, bundle.others
     used = {name for network in _parts(models, EQL) for name, _ in network.library}
-    used |= {name for part in _parts(models, Formulas) for tree in part.trees for name in _calls(tree)}
+    trees = [tree for part in _parts(models, Formulas) for tree in part.trees]
+    used |= {node[1] for tree in trees for node in nodes(tree) if node[0] == "call"}
     content = {
         "schema": SCHEMA,
         "isr": __version__,

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from isr.tables.workers import progress_lines
@@ -19,79 +19,54 @@ from isr.tables.workers import progress_lines
 
 @dataclass
 class Monitor:
-    """Watches one run."""
+    """Watches one run, or a part of one that ends at a share of ``max_time`` or when the ``whole`` does."""
 
     verbose: bool | None = None
     max_time: float | None = None
     stopped: str | None = None
+    share: float = 1.0
+    whole: Monitor | None = None
     _begun: float = field(default_factory=time.monotonic)
-    _progress: Any = None
-    _task: Any = None
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self._begun
+    # The bar and the task it shows, which parts have in common.
+    _shown: dict[str, Any] = field(default_factory=dict)
 
     def should_stop(self) -> bool:
         """Return whether the run should end now, keeping the best it has."""
-        if self.stopped is None and self.max_time is not None and self.seconds > self.max_time:
+        if self.whole is not None and self.whole.should_stop():
+            self.stopped = self.whole.stopped
+        elif self.stopped is None and self.has_used(self.share):
             self.stopped = f"max_time of {self.max_time:g} s reached"
         return self.stopped is not None
 
     def has_used(self, share: float) -> bool:
         """Return whether this share of ``max_time`` is over."""
-        return self.max_time is not None and self.seconds > share * self.max_time
+        return self.max_time is not None and time.monotonic() - self._begun > share * self.max_time
 
     def until(self, share: float) -> Monitor:
         """Return a monitor of a first part of the run, which ends at this share of ``max_time``."""
-        return self if self.max_time is None else _Part(self, share)
+        return self if self.max_time is None else replace(self, share=share, whole=self)
 
     def begin(self, phase: str, total: int) -> None:
         """Tell that a phase of ``total`` epochs begins."""
-        if self._progress is not None:
-            if self._task is not None:
-                self._progress.remove_task(self._task)
-            self._task = self._progress.add_task(phase, total=total, note="")
+        if progress := self._shown.get("progress"):
+            if "task" in self._shown:
+                progress.remove_task(self._shown["task"])
+            self._shown["task"] = progress.add_task(phase, total=total, note="")
 
     def advance(self, note: str = "") -> None:
         """Tell that one epoch of the phase is done."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, advance=1, note=note)
+        if "task" in self._shown:
+            self._shown["progress"].update(self._shown["task"], advance=1, note=note)
 
     @contextmanager
     def watching(self) -> Iterator[Monitor]:
         """Show progress and turn the first interrupt into a clean stop; a second one interrupts for real."""
         with _first_interrupt(self), progress_lines(self.verbose) as progress:
-            self._progress = progress
+            self._shown["progress"] = progress
             try:
                 yield self
             finally:
-                self._progress = self._task = None
-
-
-class _Part(Monitor):
-    """Stops when another monitor does, or at a share of its time, and shows its progress there."""
-
-    def __init__(self, other: Monitor, share: float) -> None:
-        super().__init__(verbose=False)
-        self._other, self._share = other, share
-
-    def should_stop(self) -> bool:
-        if self._other.should_stop():
-            self.stopped = self._other.stopped
-        elif self._other.has_used(self._share):
-            self.stopped = f"max_time of {self._other.max_time:g} s reached"
-        return self.stopped is not None
-
-    def has_used(self, share: float) -> bool:
-        return self._other.has_used(share)
-
-    def begin(self, phase: str, total: int) -> None:
-        self._other.begin(phase, total)
-
-    def advance(self, note: str = "") -> None:
-        self._other.advance(note)
+                self._shown.clear()
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from isr.formulas.front import choose, pareto
 from isr.formulas.to_formulas import input_symbols, network_expressions, without_idle_guards
 from isr.tables.arrays import LARGEST, refuse_extremes
 from isr.tables.tables import split_rows
+from isr.training.monitor import Monitor
 from isr.training.population import Population
 
 N_REFINED = 5
@@ -120,8 +121,8 @@ def fit_regression(samples: Samples, library: Library, n_layers: int, plan: Plan
     train, held_out = (_standard(arrays, x_scale) for arrays in raw)
     networks, population = _train(train, held_out, library, n_layers, plan)
     pruned = pipeline.prune(networks, row_loss, train, plan.monitor, nats=_nats(COARSE_FLOOR))
-    criterion = _criterion(*raw)
-    front = pareto(pipeline.refine(_open(pruned, x_scale, y_scale), criterion, plan.monitor))
+    criterion = _criterion(*raw, plan.monitor)
+    front = pareto(pipeline.refine(_open(pruned, x_scale, y_scale), criterion))
     if not front:
         raise DivergedError
     chosen = choose(front, plan.training.selection, n_rows=len(split.train))
@@ -150,7 +151,7 @@ def row_loss(formulas: Formulas | EQL, data: dict[str, Float[Array, "width n"]])
     return jnp.sum(residual**2, axis=0)
 
 
-def _criterion(train: Arrays, held_out: Arrays) -> Criterion:
+def _criterion(train: Arrays, held_out: Arrays, monitor: Monitor) -> Criterion:
     def tidy(formulas: Formulas) -> Formulas:
         return _formulas([to_formulas.with_small_phases(e) for e in network_expressions(formulas)], formulas)
 
@@ -161,7 +162,7 @@ def _criterion(train: Arrays, held_out: Arrays) -> Criterion:
     def cost(formulas: Formulas) -> int:
         return extract(formulas).complexity
 
-    return Criterion(row_loss, train, held_out, cost, tidy, is_finite, _nats(FLOOR))
+    return Criterion(row_loss, train, held_out, cost, tidy, is_finite, monitor, _nats(FLOOR))
 
 
 def _nats(floor: float) -> Callable[[float], float]:

@@ -145,7 +145,7 @@ def _short_points(
     for network in pruned:
         model = open_flow(raw_flow(network, rows))
         opened.setdefault(repr(jax.tree.structure(model)), model)
-    refined = pipeline.refine(list(opened.values()), _criterion(rows, monitor), monitor)
+    refined = pipeline.refine(list(opened.values()), _criterion(rows, monitor))
     return [*(network_point(network, rows) for network in pruned), *refined]
 
 
@@ -180,7 +180,7 @@ def _closed_points(
             theta, _ = fit.converge(theta, np.flatnonzero(theta), fast=True)
         points.insert(0, criterion.point(fit.restore(theta), fit.loss(theta)))
         if form is forms[0] and form.is_short and not form.is_settled and not stop():
-            points += pipeline.refine([points[0].model], criterion, monitor)
+            points += pipeline.refine([points[0].model], criterion)
     points = [point for point in points if np.isfinite(point.held_out_nats)]
     known = [*points[:1], *([] if normal is None else [normal])]
     latents = (point.model.forward(rows.held_out.x)[0][:, : rows.dim] for point in known)
@@ -249,7 +249,7 @@ def _criterion(rows: Rows, monitor: Monitor) -> Criterion:
     return Criterion(
         flow_row_loss, train, rows.raw(rows.held_out),
         complexity=lambda flow: complexity_of(flow, rows), tidy=tidy, acceptable=lambda flow: is_tame(flow, rows),
-        should_stop=monitor.should_stop,
+        monitor=monitor,
     )  # fmt: skip
 
 

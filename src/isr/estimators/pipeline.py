@@ -60,12 +60,12 @@ class Criterion:
     complexity: Callable[[Any], int]  # of a model's equations
     tidy: Callable[[Any], Any]  # takes constants that are zero out of a model
     acceptable: Callable[[Any], bool]  # whether a model is safe to use, such as finite when run backwards
+    monitor: Monitor  # which ends a refit with the best constants so far
     nats: Callable[[float], float] = float  # turns a mean loss into nats per row
-    should_stop: Callable[[], bool] = bool  # ends a refit with the best constants so far
 
     def fit(self, model: Any) -> Fit:
         """Return the loss as a function of a model's constants."""
-        return Fit(model, self.row_loss, self.train, self.nats, self.should_stop)
+        return Fit(model, self.row_loss, self.train, self.nats, self.monitor.should_stop)
 
     def point(self, model: Any, train_loss: float) -> Point:
         """Return a model, tidied, as a point of the front."""
@@ -127,17 +127,17 @@ def prune(
     some = {name: values[..., :ELIMINATION_ROWS] for name, values in data.items()}
     for network in _while_time(networks, monitor, "eliminate", kept):
         fit = Fit(network, row_loss, some, nats, monitor.should_stop)
-        path = eliminate(fit, fit.start, singly=False, should_stop=monitor.should_stop)
+        path = eliminate(fit, fit.start, singly=False)
         kept.append(fit.restore(path[-1].theta))
     return kept
 
 
-def refine(candidates: Sequence[Any], criterion: Criterion, monitor: Monitor) -> list[Point]:
+def refine(candidates: Sequence[Any], criterion: Criterion) -> list[Point]:
     """Return the acceptable models of every candidate's path of elimination."""
     points: list[Point] = []
-    for candidate in _while_time(candidates, monitor, "refine", points):
+    for candidate in _while_time(candidates, criterion.monitor, "refine", points):
         fit = criterion.fit(candidate)
-        for cut in eliminate(fit, fit.start, should_stop=monitor.should_stop):
+        for cut in eliminate(fit, fit.start):
             # Cut constants are zeros in one and the same structure here, so that nothing is compiled again.
             model = fit.restore(cut.theta)
             if np.isfinite(cut.loss) and criterion.acceptable(model):

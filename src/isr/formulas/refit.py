@@ -225,12 +225,7 @@ ACTUAL_NATS = 2.0
 
 
 def eliminate(
-    fit: Fit,
-    theta: np.ndarray,
-    *,
-    stop_nats: float = STOP_NATS,
-    singly: bool = True,
-    should_stop: Callable[[], bool] = bool,
+    fit: Fit, theta: np.ndarray, *, stop_nats: float = STOP_NATS, singly: bool = True
 ) -> list[Constants]:
     """Return the path of ever fewer constants, the converged start first; zeros stay zero.
 
@@ -238,7 +233,7 @@ def eliminate(
     """
     theta, loss = fit.converge(theta, np.flatnonzero(theta), max_iterations=20)
     path = [Constants(theta, loss, np.flatnonzero(theta), {})]
-    while len(path[-1].free) and not should_stop():
+    while len(path[-1].free) and not fit.should_stop():
         here = path[-1]
         inverse = _inverse(fit.hessian(here.theta, here.free, fast=True))
         cut = _bulk(fit, here, inverse)

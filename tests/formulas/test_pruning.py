@@ -165,6 +165,15 @@ def test_standard_errors_are_those_of_least_squares():
     assert_allclose([found["2"], found["1"], found["0"]], exact, rtol=1e-3)
 
 
+def test_standard_errors_do_not_depend_on_the_sign_of_a_loss():
+    model, data = quadratic(n=200)
+    fits = [Fit(model, loss, data) for loss in (square_loss, lambda f, rows: square_loss(f, rows) - 5.0)]
+    theta, _ = fits[0].converge(fits[0].start, np.arange(3))
+    one, other = (fit.standard_errors(theta, np.arange(3)) for fit in fits)
+    assert_allclose(one, other, rtol=1e-6)
+    assert np.all(one > 0)
+
+
 def test_standard_errors_match_a_bootstrap():
     model, data = quadratic(n=500)
     fit = Fit(model, square_loss, data, log_variance)

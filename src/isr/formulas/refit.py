@@ -156,7 +156,7 @@ class Fit:
         For a mean squared error the information is scaled by the residual variance.
         """
         errors, loss = np.full(len(theta), np.nan), self.loss(theta)
-        step = 1e-6 * max(loss, 1e-300)
+        step = 1e-6 * max(abs(loss), 1e-300)  # the mean loss of a density may be negative
         slope = (self.nats(loss + step) - self.nats(loss)) / step
         information = self.hessian(theta, free) * slope * self.n_rows
         if not len(free) or not np.all(np.isfinite(information)):

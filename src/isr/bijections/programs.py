@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from isr.bijections.affine import Linear, Permutation, inverse_and_log_det
+from isr.bijections.affine import Linear, Permutation
 from isr.bijections.bijection import AbstractBijection, Chain, Columns, Mapped, MappedColumns, Vector, told
 from isr.bijections.coupling import Affine, Coupling
 from isr.bijections.networks import EQL, MLP
@@ -44,22 +44,10 @@ class Accelerated(AbstractBijection):
         return x[:, 0], log_det[0]
 
     def forward_columns(self, x: Columns, condition: Array | None = None) -> MappedColumns:
-        z, log_det = self.kernel.map("forward", jnp.asarray(self.weights), x, condition)
-        return z, log_det + self._of_matrices()[1]
+        return self.kernel.map("forward", jnp.asarray(self.weights), x, condition)
 
     def inverse_columns(self, z: Columns, condition: Array | None = None) -> MappedColumns:
-        weights, own = self._of_matrices()
-        x, log_det = self.kernel.map("inverse", weights, z, condition)
-        return x, log_det - own
-
-    def _of_matrices(self) -> tuple[Array, Array]:
-        """Return the weights with inverse matrices, which the way back needs, and the matrices' log-determinant."""
-        blocks, weights = self.kernel.blocks, jnp.asarray(self.weights)
-        if not blocks.with_matrix:
-            return weights, jnp.zeros((), weights.dtype)
-        matrices, rest = jnp.split(weights.reshape(len(blocks.orders), -1), [blocks.dim**2], axis=1)
-        inverses, log_dets = jax.vmap(inverse_and_log_det)(matrices.reshape(-1, blocks.dim, blocks.dim))
-        return jnp.concatenate([inverses.reshape(matrices.shape), rest], axis=1).ravel(), jnp.sum(log_dets)
+        return self.kernel.map("inverse", jnp.asarray(self.weights), z, condition)
 
 
 class _Block(NamedTuple):

@@ -17,9 +17,11 @@ typedef struct {
     Tape tape[2];
     V *from, *x, *condition, *factor[2], *clamp_slope[2], *z, *log_det;
     V *dz, *dlog_det, *dx, *dcondition, *d_out[STACK], *dg, *din, *dseen;
-    size_t n_weights;    /* of a block */
-    float *biases;       /* of first layers with a shared condition in them, of all blocks */
-    const float *folded; /* those of the block at work; 0 where samples have conditions of their own */
+    size_t n_weights;             /* of a block */
+    float *inverses, *log_dets;   /* of the matrices of all blocks */
+    float *biases;                /* of first layers with a shared condition in them, of all blocks */
+    const float *folded;          /* those of the block at work; 0 where samples have conditions of their own */
+    double *scratch;              /* where a matrix is inverted */
     void *memory;
 } Work;
 
@@ -55,8 +57,15 @@ static size_t lay_out(Work *w, V *memory, int with_gradient) {
         for (int s = 0; s < STACK; s++) TAKE(w->d_out[s], p->dim);
     }
 #undef TAKE
-    w->biases = memory ? (float *)(memory + used) : 0;
-    size_t bytes = used * sizeof(V) + sizeof(float) * p->n_blocks * n_folded(p);
+    size_t n_numbers = p->with_matrix ? (size_t)p->dim * p->dim : 0;
+    float *numbers = memory ? (float *)(memory + used) : 0;
+    w->inverses = numbers;
+    w->log_dets = numbers ? numbers + p->n_blocks * n_numbers : 0;
+    w->biases = numbers ? w->log_dets + p->n_blocks : 0;
+    size_t bytes = used * sizeof(V) + sizeof(float) * p->n_blocks * (n_numbers + 1 + n_folded(p));
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    w->scratch = memory ? (double *)((char *)memory + bytes) : 0;
+    bytes += sizeof(double) * n_numbers;
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
@@ -157,27 +166,122 @@ static void tile_back(Work *w, const float *weights, float *dweights, int forwar
     }
 }
 
-/* In front of a block, and behind it on the way back ------------------------------------------------------------ */
+/* In front of a block ------------------------------------------------------------------------------------------- */
 
-static void reorder(V *to, const V *from, const Plan *p, int block, int scatter, int nv) {
-    const int32_t *order = p->orders + (size_t)block * p->dim;
-    for (int r = 0; r < p->dim; r++)
-        memcpy(to + (scatter ? order[r] : r) * TILE, from + (scatter ? r : order[r]) * TILE, sizeof(V) * nv);
+static void take_off(double *restrict row, const double *restrict other, double factor, int from, int n) {
+    for (int c = from; c < n; c++) row[c] -= factor * other[c];
 }
 
-/* On the way back the matrix that is given is the inverse one. */
-static void mix(V *to, const V *from, const Plan *p, int block, const float *weights, int forward, int nv) {
-    if (p->with_matrix) multiply(to, weights, p->dim, 1, 0, 0, from, p->dim, p->dim, nv);
-    else reorder(to, from, p, block, !forward, nv);
+static void swap_rows(double *a, double *b, int n) {
+    for (int c = 0; c < n; c++) {
+        double passing = a[c];
+        a[c] = b[c], b[c] = passing;
+    }
 }
 
-static void mix_back(V *dfrom, const V *dto, const V *from, const Plan *p, int block, const float *weights,
-                     float *dweights, int forward, int nv) {
-    if (p->with_matrix) {
-        outer(dweights, dto, from, p->dim, p->dim, nv);
-        multiply(dfrom, weights, 1, p->dim, 0, 0, dto, p->dim, p->dim, nv);
+/* Returns the logarithm of the absolute value of a matrix's determinant (Gauss), and turns the matrix into its inverse
+   where that is asked for (Jordan). */
+static double eliminate(double *a, int n, int with_inverse) {
+    double log_det = 0.0;
+    int pivots[n];
+    for (int k = 0; k < n; k++) {
+        int best = k;
+        for (int r = k + 1; r < n; r++)
+            if (fabs(a[r * n + k]) > fabs(a[best * n + k])) best = r;
+        pivots[k] = best;
+        double *row = a + k * n;
+        if (best != k) swap_rows(row, a + best * n, n);
+        double pivot = row[k];
+        log_det += log(fabs(pivot));
+        if (!with_inverse) {
+            for (int r = k + 1; r < n; r++) take_off(a + r * n, row, a[r * n + k] / pivot, k + 1, n);
+            continue;
+        }
+        row[k] = 1.0;
+        for (int c = 0; c < n; c++) row[c] /= pivot;
+        for (int r = 0; r < n; r++) {
+            if (r == k) continue;
+            double factor = a[r * n + k];
+            a[r * n + k] = 0.0;
+            take_off(a + r * n, row, factor, 0, n);
+        }
+    }
+    for (int k = n - 1; with_inverse && k >= 0; k--)
+        for (int r = 0; pivots[k] != k && r < n; r++) {
+            double passing = a[r * n + k];
+            a[r * n + k] = a[r * n + pivots[k]], a[r * n + pivots[k]] = passing;
+        }
+    return log_det;
+}
+
+static float *inverse_of(const Work *w, int block) { return w->inverses + (size_t)block * w->plan.dim * w->plan.dim; }
+
+/* Log-determinants of the matrices of all blocks and, where asked for, their inverses. */
+static void solve_all(Work *w, const float *weights, int with_inverse) {
+    int n = w->plan.with_matrix ? w->plan.dim * w->plan.dim : 0;
+    for (int block = 0; block < w->plan.n_blocks; block++) {
+        for (int i = 0; i < n; i++) w->scratch[i] = weights[block * w->n_weights + i];
+        w->log_dets[block] = n ? (float)eliminate(w->scratch, w->plan.dim, with_inverse) : 0.0f;
+        for (int i = 0; with_inverse && i < n; i++) inverse_of(w, block)[i] = (float)w->scratch[i];
+    }
+}
+
+static void add_log_det(Work *w, float value, int nv) {
+    for (int j = 0; j < nv; j++) w->log_det[j] += value;
+}
+
+static void mix(Work *w, int block, const float *weights, int nv) {
+    int dim = w->plan.dim;
+    const int32_t *order = w->plan.orders + (size_t)block * dim;
+    if (w->plan.with_matrix)
+        multiply(w->x, weights, dim, 1, 0, 0, w->from, dim, dim, nv);
+    else
+        for (int r = 0; r < dim; r++) memcpy(w->x + r * TILE, w->from + order[r] * TILE, sizeof(V) * nv);
+    add_log_det(w, w->log_dets[block], nv);
+}
+
+/* From dx to dz, which is what the block before this one reads. */
+static void mix_back(Work *w, int block, const float *weights, float *dweights, int nv) {
+    int dim = w->plan.dim;
+    const int32_t *order = w->plan.orders + (size_t)block * dim;
+    if (w->plan.with_matrix) {
+        outer(dweights, w->dx, w->from, dim, dim, nv);
+        multiply(w->dz, weights, 1, dim, 0, 0, w->dx, dim, dim, nv);
     } else
-        reorder(dfrom, dto, p, block, forward, nv);
+        for (int r = 0; r < dim; r++) memcpy(w->dz + order[r] * TILE, w->dx + r * TILE, sizeof(V) * nv);
+}
+
+/* From z to `from`. */
+static void unmix(Work *w, int block, int nv) {
+    int dim = w->plan.dim;
+    const int32_t *order = w->plan.orders + (size_t)block * dim;
+    if (w->plan.with_matrix)
+        multiply(w->from, inverse_of(w, block), dim, 1, 0, 0, w->z, dim, dim, nv);
+    else
+        for (int r = 0; r < dim; r++) memcpy(w->from + order[r] * TILE, w->z + r * TILE, sizeof(V) * nv);
+    add_log_det(w, -w->log_dets[block], nv);
+}
+
+/* The gradient by what `unmix` was given, in place of that by what it made, in dz; dx serves as a passing place. */
+static void unmix_back(Work *w, int block, float *dweights, int nv) {
+    int dim = w->plan.dim;
+    const int32_t *order = w->plan.orders + (size_t)block * dim;
+    if (w->plan.with_matrix) {
+        multiply(w->dx, inverse_of(w, block), 1, dim, 0, 0, w->dz, dim, dim, nv);
+        EACH (i, 0, dim) w->dz[i] = -w->dx[i];
+        outer(dweights, w->dz, w->from, dim, dim, nv);
+    } else
+        for (int r = 0; r < dim; r++) memcpy(w->dx + r * TILE, w->dz + order[r] * TILE, sizeof(V) * nv);
+    EACH (i, 0, dim) w->dz[i] = w->dx[i];
+}
+
+/* What a change of the log-determinants, summed over all samples, means for the matrices. */
+static void log_dets_back(const Work *w, float sum, float *dweights) {
+    int dim = w->plan.with_matrix ? w->plan.dim : 0;
+    for (int block = 0; block < w->plan.n_blocks; block++)
+        for (int r = 0; r < dim; r++)
+            for (int c = 0; c < dim; c++)
+                dweights[block * w->n_weights + r * dim + c] += sum * inverse_of(w, block)[c * dim + r];
 }
 
 /* Blocks, one after the other ----------------------------------------------------------------------------------- */
@@ -190,28 +294,28 @@ static void swap(V **a, V **b) {
 /* What was in `from` goes through a block and ends there. */
 static void run_block(Work *w, int block, const float *weights, int forward, int nv) {
     if (forward) {
-        mix(w->x, w->from, &w->plan, block, weights, 1, nv);
+        mix(w, block, weights, nv);
         tile(w, weights, 1, 0, nv);
         swap(&w->from, &w->z);
     } else {
         swap(&w->from, &w->x);
         tile(w, weights, 0, 0, nv);
-        mix(w->from, w->z, &w->plan, block, weights, 0, nv);
+        unmix(w, block, nv);
     }
 }
 
 /* The gradient by the image, in dz, becomes that by what is in `from`. */
 static void run_block_back(Work *w, int block, const float *weights, float *dweights, int forward, int nv) {
     if (forward) {
-        mix(w->x, w->from, &w->plan, block, weights, 1, nv);
+        mix(w, block, weights, nv);
         tile(w, weights, 1, 1, nv);
         tile_back(w, weights, dweights, 1, nv);
-        mix_back(w->dz, w->dx, w->from, &w->plan, block, weights, dweights, 1, nv);
+        mix_back(w, block, weights, dweights, nv);
     } else {
         swap(&w->from, &w->x);
         tile(w, weights, 0, 1, nv);
-        mix_back(w->dx, w->dz, w->z, &w->plan, block, weights, dweights, 0, nv);
-        swap(&w->dx, &w->dz);
+        unmix(w, block, nv);
+        unmix_back(w, block, dweights, nv);
         tile_back(w, weights, dweights, 0, nv);
         swap(&w->dx, &w->dz);
     }

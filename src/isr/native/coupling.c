@@ -5,11 +5,10 @@
    through all blocks in tiles of TILE vectors, so that all values of a tile stay in the cache; a gradient works them
    out again from what each block was given. The last lanes of the last tile repeat the last sample with no weight.
 
-   A block puts the variables in another order, or multiplies them by a matrix, and couples them; on the way back it
-   undoes the coupling and then the order, or multiplies by the inverse matrix, which it is given. Its weights are one
+   A block puts the variables in another order, or multiplies them by a matrix, and couples them. Its weights are one
    vector: the matrix, if any, of the first network all matrices (stack, rows, columns), then all biases (stack, rows),
-   and the same of the second; those of the blocks follow each other. The plan says what they are, see `library.py`.
-   Log-determinants are those of the couplings alone. */
+   and the same of the second; those of the blocks follow each other. The plan says what they are, see
+   `library.py`. */
 
 #include "blocks.h"
 #include "xla/ffi/api/c_api.h"
@@ -106,6 +105,7 @@ static XLA_FFI_Error *map(XLA_FFI_CallFrame *frame, int forward) {
         const float *condition = given.condition + member * n_condition * given.n_conditions;
         int64_t at = member * dim * given.n;
         int is_shared = given.n_conditions == 1 && n_condition > 0;
+        solve_all(&w, weights, !forward);
         if (is_shared) fold_all(&w, weights, condition);
         for (int64_t start = 0; start < given.n; start += TILE * LANES) {
             int m = tile_length(given.n - start), nv = (m + LANES - 1) / LANES;
@@ -142,12 +142,15 @@ static XLA_FFI_Error *map_back(XLA_FFI_CallFrame *frame, int forward) {
         const float *weights = given.weights + member * given.n_weights;
         float *dw = dweights + member * given.n_weights;
         int64_t at = member * dim * given.n, at_condition = member * n_condition * given.n_conditions;
+        double log_det_sum = 0.0;
+        solve_all(&w, weights, 1);
         for (int64_t start = 0; start < given.n; start += TILE * LANES) {
             int m = tile_length(given.n - start), nv = (m + LANES - 1) / LANES;
             load_condition(&w, given.condition + at_condition, given.n_conditions, start, m, nv);
             load(w.dz, dz + at, dim, given.n, start, m, nv, 0);
             load(w.dlog_det, dlog_det + member * given.n, 1, given.n, start, m, nv, 0);
             EACH (i, 0, n_condition) w.dcondition[i] = (V){0};
+            for (int j = 0; j < nv; j++) log_det_sum += total(w.dlog_det[j]);
             for (int i = 0; i < n_blocks; i++) {
                 int block = forward ? n_blocks - 1 - i : i;
                 size_t first = block * w.n_weights;
@@ -160,6 +163,7 @@ static XLA_FFI_Error *map_back(XLA_FFI_CallFrame *frame, int forward) {
             else
                 EACH (i, 0, n_condition) dcondition[at_condition + i / TILE] += total(w.dcondition[i]);
         }
+        log_dets_back(&w, (float)(forward ? log_det_sum : -log_det_sum), dw);
     }
     free(w.memory);
     return 0;

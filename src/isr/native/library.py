@@ -79,10 +79,9 @@ def kernel(blocks: Blocks) -> Kernel | None:
 
 
 class Kernel(NamedTuple):
-    """Both directions of blocks, each with the log-determinant of its couplings and its gradient.
+    """Both directions of blocks, each with its log-determinant and gradient.
 
-    Weights are those of the blocks one after the other: the matrix, if any, then weights and biases of each network;
-    on the way back the matrix is the inverse one.
+    Weights are those of the blocks one after the other: the matrix, if any, then weights and biases of each network.
     """
 
     tag: str

@@ -153,7 +153,7 @@ def test_a_title_above_the_names_of_a_sheet_is_left_out(tmp_path):
 
 def test_a_single_column_of_decimal_commas_is_told_what_to_pass(tmp_path):
     (tmp_path / "rows.csv").write_text("x\n1,5\n2,5\n")
-    with pytest.raises(ValueError, match="names 1 column; .* pass --delimiter ';'"):
+    with pytest.raises(ValueError, match=r"names 1 column; .* pass --delimiter ';'"):
         read_rows(tmp_path / "rows.csv")
     assert read_rows(tmp_path / "rows.csv", Layout(delimiter=";"))["x"].tolist() == [1.5, 2.5]
 

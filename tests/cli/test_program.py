@@ -12,8 +12,8 @@ import pytest
 
 import isr
 from isr.cli import main
-from isr.cli.output import heartbeat
 from isr.cli.options import priors_in
+from isr.cli.output import heartbeat
 from isr.cli.program import app
 from isr.estimators.status import DivergedError
 from isr.native import status

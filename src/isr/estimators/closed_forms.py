@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-import jax
 import numpy as np
 import sympy
 from jaxtyping import Float

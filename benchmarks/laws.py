@@ -2,10 +2,13 @@
 
     python benchmarks/laws.py [--quick] [--out rows.jsonl] [--list feynman strogatz] [--only I.6] [--rows 1500]
                               [--noise 0 0.001 0.01 0.1] [--seeds 0 1] [--method "isr LawRegressor"] [--max-time 60]
+                              [--resume] [--as-long-as rows.jsonl]
 
 One row per formula, seed, noise level (in units of y's standard deviation, normal) and method: processor time, R² on
 held-out rows without noise, what was found, and whether it is the formula, by SRBench's rule and by our stricter one
-(`recovery`). `formulas` tells what is in a list. Every method has the same time, and runs on one core. Fits share a
+(`recovery`). `formulas` tells what is in a list. Every method has the same time, or the processor time that ours took
+for the formula in the rows given, and runs on one core. The method "isr LawRegressor, named" is told which functions
+the formula calls. Fits share a
 process, so that imports, and what is compiled for all, are not part of their times; `--apart` gives each its own.
 """
 
@@ -38,10 +41,15 @@ from recovery import Verdict, judge
 from worker import Ended, Worker
 
 OURS = "isr LawRegressor"
+NAMED = f"{OURS}, named"
 LISTS = ("feynman", "strogatz", "arm", "kim")
 NOISE = (0.0, 0.001, 0.01, 0.1)
 QUICK = {"feynman": ("I.12.1", "I.25.13"), "strogatz": ("vdp2",)}
 N_TEST = 1000
+# What a peer has at least where it has the time that ours took.
+LEAST_SECONDS = 1.0
+# What tells a row apart from others.
+CASE = ("family", "formula", "method", "noise", "seed", "rows")
 # Wall time after which a fit is ended, in units of the time it was told to take.
 PATIENCE, LEAST_PATIENCE = 4.0, 60.0
 
@@ -69,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="a few easy formulas without noise")
     parser.add_argument("--out", type=Path, help="append the rows to this file")
+    parser.add_argument("--resume", action="store_true", help="leave out what stands in that file")
     parser.add_argument(
         "--list", nargs="+", default=list(LISTS), help=f"families; {', '.join(LISTS)} if left out"
     )
@@ -78,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--method", nargs="+", default=[OURS], choices=["all", *REGRESSORS])
     parser.add_argument("--max-time", type=float, default=60.0, help="seconds that a fit may take")
+    parser.add_argument("--as-long-as", type=Path, help="rows of ours whose processor time fits may take")
     parser.add_argument("--apart", action="store_true", help="give every fit a process of its own")
     return parser
 
@@ -86,6 +96,14 @@ def run(method: str, given: argparse.Namespace) -> Iterator[Row]:
     """Yield the rows of a method."""
     needs = REGRESSORS[method][1]
     lacking = missing(needs)
+    done = records.read(given.out) if given.resume else []
+    known = {tuple(row.get(key) for key in CASE) for row in done}
+    taken = (
+        [row for row in records.read(given.as_long_as) if row["method"] == OURS] if given.as_long_as else []
+    )
+    spent = {
+        tuple(row[key] for key in CASE if key != "method"): row.get("fit_cpu_seconds", 0.0) for row in taken
+    }
     with Worker(_quiet) as fitting, Worker(_quiet) as simplifying:
         for name, formula, seed, noise in _cases(given):
             row: Row = {
@@ -93,6 +111,13 @@ def run(method: str, given: argparse.Namespace) -> Iterator[Row]:
                 "seed": seed, "rows": given.rows, "max_time": given.max_time, "quick": given.quick,
                 "peer_versions": {need: version(need) for need in needs if need not in lacking},
             }  # fmt: skip
+            if tuple(row[key] for key in CASE) in known:
+                continue
+            if spent:
+                seconds = spent.get(tuple(row[key] for key in CASE if key != "method"))
+                if seconds is None:
+                    continue
+                row["max_time"] = max(seconds, LEAST_SECONDS)
             if lacking:
                 yield row | {
                     "failure": f"not installed: {', '.join(lacking)}; `make bench` installs every peer"
@@ -117,6 +142,8 @@ def measured(method: str, formula: Formula, case: Row, fitting: Worker, simplify
     x_test, truth = formula.rows(N_TEST, case["seed"] + 10_000, test=True)
     patience = max(PATIENCE * case["max_time"], LEAST_PATIENCE)
     options = {"seed": case["seed"], "max_time": case["max_time"]}
+    if method == NAMED:
+        options["library"] = called(formula.expression)
     try:
         found, predicted, costs = fitting.call(fit, method, x, y, x_test, options, seconds=patience)
     except (Ended, RuntimeError) as error:
@@ -132,6 +159,14 @@ def data(formula: Formula, n: int, seed: int, noise: float) -> tuple[np.ndarray,
     """Return rows to learn from, with normal noise of so many standard deviations of y."""
     x, y = formula.rows(n, seed)
     return x, y + noise * np.std(y) * np.random.default_rng((seed, 1)).standard_normal(len(y))
+
+
+def called(law: sp.Expr) -> list[str]:
+    """Return the names of the functions that a law calls, roots and reciprocals among them."""
+    names = {type(part).__name__.lower() for part in law.atoms(sp.Function)}
+    powers = {part.exp for part in law.atoms(sp.Pow)}
+    names |= {"sqrt"} if any(not p.is_Integer for p in powers) else set()
+    return sorted(names | ({"reciprocal"} if any(p.is_negative for p in powers) else set()))
 
 
 def r_squared(predicted: np.ndarray, truth: np.ndarray) -> float | None:
@@ -152,8 +187,9 @@ def fit(
 ) -> tuple[sp.Expr, Any, Row]:
     """Return what a method finds, what it predicts, and what it cost."""
     wall, cpu = time.perf_counter(), _cpu_seconds()
+    more = {"library": options["library"]} if "library" in options else {}
     found, predict = REGRESSORS[method][0](
-        x, y, family="laws", seed=options["seed"], quick=False, seconds=options["max_time"]
+        x, y, family="laws", seed=options["seed"], quick=False, seconds=options["max_time"], **more
     )
     costs = {
         "fit_seconds": round(time.perf_counter() - wall, 3), "fit_cpu_seconds": round(_cpu_seconds() - cpu, 3),

@@ -337,8 +337,9 @@ SECTIONS = (
         "Laws found", ("laws",),
         "1,500 rows of 63 formulas of Feynman's lectures in the ranges of Udrescu and Tegmark (2020), the 400 "
         "points of each of Strogatz's seven systems (La Cava et al. 2016) with their exact derivatives, 1,500 arms, "
-        "and Kim's ten functions; *fields* (chemistry, biology, engineering, economics) and *physics* are forty "
-        "formulas written down before the search was and run once after it had been frozen. Noise is normal, in units "
+        "and Kim's ten functions; *fresh* holds twenty formulas of physics and twenty of chemistry, biology, "
+        "engineering and economics, written down before the search, as it then was, was run on them once; the other "
+        "lists have been used to mend it. Noise is normal, in units "
         "of y's standard deviation. *Strict* means the same formula, every constant within 2 %, by numbers inside the "
         "range and far outside; *SRBench* its "
         "symbolic solution, with constants rounded to three decimals equal but for an added constant or a constant "

@@ -17,12 +17,13 @@ Found = tuple[sp.Expr, Callable[[np.ndarray], np.ndarray]]
 
 
 def law(
-    x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, seconds: float | None = None
-) -> Found:
-    """isr's `LawRegressor` with its default library."""
+    x: np.ndarray, y: np.ndarray, *, family: str, seed: int, quick: bool, seconds: float | None = None,
+    library: str | Sequence[str] = "auto",
+) -> Found:  # fmt: skip
+    """isr's `LawRegressor` with its default library, or the functions that are named."""
     from isr import LawRegressor
 
-    model = LawRegressor(max_time=5.0 if quick else seconds, random_state=seed).fit(x, y)
+    model = LawRegressor(library, max_time=5.0 if quick else seconds, random_state=seed).fit(x, y)
     found = _renamed(model.expressions_[0], [f"x{i + 1}" for i in range(x.shape[1])], x)
     return found, lambda rows: np.asarray(model.predict(rows)).reshape(-1)
 
@@ -256,6 +257,7 @@ def _symbols(x: np.ndarray) -> Any:
 
 REGRESSORS: dict[str, tuple[Callable[..., Found], tuple[str, ...]]] = {
     "isr LawRegressor": (law, ()),
+    "isr LawRegressor, named": (law, ()),
     "isr EQLRegressor": (eql, ()),
     "gplearn": (gplearn, ("gplearn",)),
     "pyoperon": (pyoperon, ("pyoperon",)),

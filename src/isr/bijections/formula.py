@@ -76,8 +76,10 @@ def evaluate(tree: Tree, inputs: Float[Array, " n"], constants: Float[Array, " k
         return evaluate(tree[1], inputs, constants) ** tree[2]
     if kind == "call":
         return lookup(tree[1]).apply(*(evaluate(t, inputs, constants) for t in tree[2:]))
-    if kind == "plain" and tree[1] == "power":  # by the number itself, so that equations read it as one
-        return evaluate(tree[2], inputs, constants) ** tree[3][1]
+    if kind == "plain" and tree[1] == "power":
+        # By a number itself, so that equations read it as one.
+        power = tree[3][1] if tree[3][0] == "number" else evaluate(tree[3], inputs, constants)
+        return evaluate(tree[2], inputs, constants) ** power
     if kind == "plain":
         return PLAIN[tree[1]](evaluate(tree[2], inputs, constants))
     values = [evaluate(t, inputs, constants) for t in tree[1:]]
@@ -118,8 +120,6 @@ def check_tree(tree: Any, n_inputs: int, n_constants: int) -> int:
             raise ValueError(
                 f"a formula calls {rest[:1]}, which is no plain function; known: {', '.join(PLAIN)}"
             )
-        if rest[0] == "power" and (not isinstance(rest[2], tuple) or rest[2][:1] != ("number",)):
-            raise ValueError(f"a formula raises to the power {rest[2]!r}, which is no number")
         rest = rest[1:]
     elif kind not in ("add", "mul") or not rest:
         known = "input, constant, number, add, mul, pow, call, plain"

@@ -208,6 +208,7 @@ STEPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 CALLS: dict[str, Callable[..., Any]] = {
     "sin": sympy.sin,
     "cos": sympy.cos,
+    "pow": sympy.Pow,
     "arctan": sympy.atan,
     "sigmoid": sigmoid,
     "ndtr": Phi,

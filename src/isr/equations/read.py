@@ -231,7 +231,7 @@ _GATHERING = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice", "pad
 def _power(graph: Graph, a: Value, b: Value) -> Value:
     if not isinstance(b, Node):
         return graph.power(a, b)
-    return graph.call("exp", graph.multiply(b, graph.call("log", a)))
+    return graph.call("pow", a, b)
 
 
 # What ``reduce_sum`` and ``cumsum``, ... do to values of a graph.

@@ -376,7 +376,6 @@ def _tree(e: Any, places: Mapping[Any, int], constants: list[float]) -> Tree:
             return ("pow", base, int(e.exp))
         if e.exp == sympy.S.Half:
             return ("plain", "sqrt", base)
-        if e.exp.is_number:
-            return ("plain", "power", base, ("number", float(e.exp)))
-        return ("plain", "exp", ("mul", _tree(e.exp, places, constants), ("plain", "log", base)))
+        power = ("number", float(e.exp)) if e.exp.is_number else _tree(e.exp, places, constants)
+        return ("plain", "power", base, power)
     return ("plain", type(e).__name__, _tree(e.args[0], places, constants))

@@ -13,7 +13,6 @@ import isr
 UNSUPPORTED = {
     "check_sample_weight_equivalence_on_dense_data": "rows are held out at random, so a row given twice is not the "
     "same as a row of weight two",
-    "check_positive_only_tag_during_fit": "labels are no law of the rows, which it warns of",
 }
 
 
@@ -89,6 +88,7 @@ def test_columns_of_any_size_repeated_and_idle_ones_do_no_harm():
 def test_one_variable_to_the_power_of_another_is_predicted_and_saved(tmp_path):
     x = rows()
     model = isr.LawRegressor().fit(x, x[:, 0] ** x[:, 1])
+    assert str(model.expressions_) == "y = x1**x2"
     assert_allclose(model.predict(x), x[:, 0] ** x[:, 1], rtol=1e-9)
     model.save(tmp_path / "power.isr")
     assert_allclose(isr.load(tmp_path / "power.isr").predict(x)[:, 0], model.predict(x), rtol=1e-12)
@@ -100,6 +100,15 @@ def test_a_library_restricts():
     with pytest.warns(ConvergenceWarning, match="still depends on x; best found: .*angle 0"):
         model = isr.LawRegressor([], max_time=3).fit(named, np.sin(4 * x[:, 0]))
     assert not model.expressions_[0].atoms(sympy.Function)
+
+
+def test_a_law_of_many_numbers_says_that_it_is_a_flexible_fit(monkeypatch):
+    x = rows()
+    monkeypatch.setattr("isr.estimators.law_regressor.is_flexible", lambda law, n: True)
+    with pytest.warns(
+        ConvergenceWarning, match="a flexible fit rather than a law: that of y .* trust it near these rows"
+    ):
+        isr.LawRegressor().fit(x, x[:, 0] / x[:, 1])
 
 
 def test_units_rule_out_what_cannot_be():
@@ -131,6 +140,8 @@ def test_bad_options_get_a_sentence(options, sentence):
 
 
 @pytest.mark.slow
+# The labels of irises are no law of the rows, which it may say.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([isr.LawRegressor(max_time=5)], expected_failed_checks=lambda estimator: UNSUPPORTED)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

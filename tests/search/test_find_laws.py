@@ -7,8 +7,11 @@ import pytest
 import sympy
 
 from isr.search import find_laws
+from isr.search.candidates import eliminated, fitted
+from isr.search.constants import snapped
 from isr.search.evaluate import opened, symbol
 from isr.search.levenberg import covariance, refit
+from isr.search.rows import Data
 
 A, B, C = (symbol(n) for n in "abc")
 LAWS = {
@@ -49,6 +52,30 @@ def test_under_noise_the_law_is_no_longer_than_the_truth(noise):
     y = x[:, 0] * x[:, 1] ** 2 / 2
     y = y + noise * y.std() * np.random.default_rng(1).normal(size=300)
     assert find_laws(x, y, ["a", "b", "c"], max_time=300).best.expression == A * B**2 / 2
+
+
+@pytest.mark.parametrize("idle", [(sympy.cos(B) + 1.5) ** -0.0006, A**0.0004, sympy.cosh(0.001 * C)])
+def test_what_says_nothing_within_its_error_goes(idle):
+    x = rows(300)
+    y = x[:, 0] / x[:, 1] + 0.01 * np.random.default_rng(1).normal(size=300)
+    data = Data.of(["a", "b", "c"], x, y)
+    assert snapped(data, eliminated(data, fitted(data, 1.0 * A / B * idle))).expression == A / B
+
+
+def test_exponents_are_refitted_from_far_away():
+    x = rows(300)
+    data = Data.of(["a", "b", "c"], x, x[:, 1] * (1 + x[:, 0] ** 2 / 5) ** 3.5)
+    found = snapped(data, fitted(data, B * (0.25 * A**2 + 0.9) ** sympy.Float(3.0)))
+    assert found.expression == B * (A**2 / 5 + 1) ** sympy.Rational(7, 2)
+
+
+def test_a_sine_and_a_cosine_become_one_sine_with_a_phase():
+    x = rows(300)
+    y = 1.3 * np.sin(2.2 * x[:, 0] + 0.4) + 0.05 * np.random.default_rng(1).normal(size=300)
+    data = Data.of(["a", "b", "c"], x, y)
+    found = eliminated(data, fitted(data, 1.1 * sympy.sin(2.25 * A) + 0.5 * sympy.cos(2.25 * A))).expression
+    assert not found.has(sympy.cos)
+    np.testing.assert_allclose(values(found, x), 1.3 * np.sin(2.2 * x[:, 0] + 0.4), atol=0.02)
 
 
 def test_decimal_powers_become_fractions():

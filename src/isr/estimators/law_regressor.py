@@ -25,7 +25,7 @@ from isr.estimators.settings import explains_wrong_options, seed_of
 from isr.estimators.status import Status
 from isr.formulas.front import Point
 from isr.search import FUNCTIONS, Candidate, Found, find_laws
-from isr.search.candidates import fitted, with_errors
+from isr.search.candidates import fitted, is_flexible, with_errors
 from isr.search.evaluate import opened, symbol
 from isr.search.formula import Formula
 from isr.search.rows import REFIT_ROWS, Data
@@ -133,6 +133,13 @@ class LawRegressor(FormulaRegressor):
         """How the fit ended: what the laws leave unexplained, and the best that was found."""
         left = left_over(self.fit_, rows)
         if not left:
+            laws = zip(self.y_names_, self.fit_.candidates[self.fit_.chosen], strict=True)
+            long = [f"{n} ({c.n_numbers} numbers)" for n, c in laws if is_flexible(c.expression, len(rows.x))]
+            if long:
+                what = f"a flexible fit rather than a law: that of {', '.join(long)} is longer than laws are"
+                return Status(
+                    False, what, "trust it near these rows alone, or look at the shorter laws of front_"
+                )
             return Status(True, f"converged in {self.fit_.seconds:.1f} s")
         i, share = max(left, key=lambda item: item[1])
         best = sorted((c[i] for c in self.fit_.candidates), key=lambda c: c.description_length)[:3]

@@ -16,11 +16,18 @@ from isr.search.monomials import exponents, values_of, written
 from isr.search.problem import Problem
 
 NATURAL = (1.0, 0.5, 2.0, np.pi, 2 * np.pi)
+# A column with a wider range may hold degrees.
+MANY_TURNS, DEGREES = 25.0, (np.pi / 180, np.pi / 90)
 
 
 def sigmoid(u: Any) -> Any:
     """Return the logistic function as an expression."""
     return 1 / (1 + sympy.exp(-u))
+
+
+def kink(u: Any) -> Any:
+    """Return the distance from a number to be fitted, which stands in the argument or beside it."""
+    return sympy.Abs(u - (1 if u.has(sympy.Float) else sympy.Float(1)))
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,8 @@ ADDED: tuple[Atom, ...] = (
     Atom("reciprocal", lambda u: 1 / (1 - u), lambda u: 1 / (1 - u), (0.3, 0.6, 0.9), most=0.99),
     Atom("sqrt", lambda u: np.sqrt(1 + u), lambda u: sympy.sqrt(1 + u), (1.0, 5.0), least=-0.999),
     Atom("sqrt", lambda u: np.sqrt(1 - u), lambda u: sympy.sqrt(1 - u), (0.5, 0.9), most=0.999),
+    Atom("sqrt", lambda u: 1 / np.sqrt(1 + u), lambda u: 1 / sympy.sqrt(1 + u), (1.0, 5.0), least=-0.999),
+    Atom("sqrt", lambda u: 1 / np.sqrt(1 - u), lambda u: 1 / sympy.sqrt(1 - u), (0.5, 0.9), most=0.999),
     Atom("tanh", np.tanh, sympy.tanh),
     Atom("atan", np.arctan, sympy.atan),
     Atom("asin", np.arcsin, sympy.asin, (0.7, 0.95), least=-1.0, most=1.0),
@@ -68,6 +77,7 @@ ADDED: tuple[Atom, ...] = (
     Atom("cosh", np.cosh, sympy.cosh, (2.0,), most=30.0),
     Atom("sigmoid", lambda u: 1 / (1 + np.exp(-u)), sigmoid, (3.0, 8.0), signed=True),
     Atom("abs", np.abs, sympy.Abs, (), most=np.inf),
+    Atom("abs", lambda u: np.abs(u - 1), kink, (1.5, 3.0, 6.0, 12.0), signed=True),
 )
 """Functions that are added up."""
 MULTIPLIED: tuple[Atom, ...] = (
@@ -149,15 +159,18 @@ def atoms(problem: Problem, kinds: tuple[Atom, ...], n_arguments: int, *, number
             continue
         argument = written(problem.symbols, e)
         for kind in kinds:
-            is_idle = kind.needs == "abs" and (u.min() >= 0 or u.max() <= 0)
+            is_idle = kind.write is sympy.Abs and (u.min() >= 0 or u.max() <= 0)
             if kind.needs in problem.functions and not is_idle:
-                for c in _numbers(kind, width, numbers):
+                numbers_inside = _numbers(kind, width, numbers)
+                if argument.is_Symbol and width > MANY_TURNS and kind.needs in ("sin", "cos", "tan"):
+                    numbers_inside = [*DEGREES, *numbers_inside]
+                for c in numbers_inside:
                     _put(table, kind, c, u, argument)
     return table
 
 
 def _numbers(kind: Atom, width: float, which: str) -> list[float]:
-    grid = [g / width for g in kind.grid] if which == "grid" else []
+    grid = [g / width for g in kind.grid] if which == "grid" or kind.write is kink else []
     usual = list(NATURAL if kind.needs in ("sin", "cos") else (1.0,) if not kind.grid else NATURAL[:3])
     if which == "one":
         usual = [1.0, 2 * np.pi] if kind.needs in ("sin", "cos") else usual[:1]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ MOST_CONSTANTS = 40
 # Ratios of polynomials with more numbers, or nats, than this imitate other functions to all digits.
 MOST_EXACT, LONGEST_EXACT = 5, 80.0
 FEW = 3
-# After so many steps only what comes this near to the best, in the spread of what is left, is refitted further.
+# A law of more numbers that are no simple ones, or of more nats, may follow any rows; of 262 known laws one is longer.
+MOST_OF_A_LAW, LONGEST_LAW = 6, 60.0
+# After so many steps only what comes this near to the best, in the spread of what is left, is refitted further, or what
+# has few numbers with exponents among them, which go a long way.
 FIRST_STEPS, LAST_STEPS, NEAR = 5, 15, 2.0
 # The same form is refitted from so many starts; what is this many nats longer than the best is forgotten.
 MOST_TRIES, SLACK = 4, 100.0
@@ -30,6 +34,8 @@ MOST_TRIES, SLACK = 4, 100.0
 IN_DOUBT = 8.0
 # A function that varies by less than this share may be a constant.
 LEVEL = 0.2
+# Functions that are their argument near 0; what a gain of so many nats, two standard errors, may be by chance.
+STRAIGHT, IN_ERROR = ("sin", "asin", "tan", "atan", "sinh", "tanh", "asinh", "atanh"), 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +46,7 @@ class Candidate:
         expression: In the variables of x; its decimal numbers are the fitted constants.
         residual_sd: Weighted standard deviation of what it leaves.
         description_length: Nats for the law and for the rows given the law.
-        standard_errors: Of the decimal numbers in order of appearance.
+        standard_errors: Of the decimal numbers that are no exponents, in order of appearance.
         complexity: How many operations, variables and numbers it has.
     """
 
@@ -78,16 +84,17 @@ class Pool:
             return False
         return price(best.expression, len(self.data.y)) <= LONGEST_EXACT
 
-    def offer(self, expression: sympy.Expr, *, powers: bool = False) -> None:
+    def offer(self, expression: sympy.Expr) -> None:
         """Refit an expression and keep it, unless it is not allowed or cannot be evaluated."""
         if not self.allowed(expression) or not _is_usable(expression):
             return
-        law = opened(expression, self.data.symbols, powers=powers)
+        law = opened(expression, self.data.symbols)
         if self.tries.get(law.program, 0) >= MOST_TRIES:
             return
         self.tries[law.program] = self.tries.get(law.program, 0) + 1
         constants, loss = _refitted(self.data, law, law.constants, FIRST_STEPS)
-        if np.sqrt(loss / np.sum(self.data.root**2)) < NEAR * self.nearest:
+        goes_far = any(law.is_power) and len(constants) <= MOST_EXACT
+        if goes_far or np.sqrt(loss / np.sum(self.data.root**2)) < NEAR * self.nearest:
             constants, loss = _refitted(self.data, law, constants, LAST_STEPS)
         candidate = _judged(self.data, expression, loss)
         old = self.found.get(law.program)
@@ -96,7 +103,7 @@ class Pool:
         if candidate.n_numbers <= FEW:
             self.nearest = min(self.nearest, candidate.residual_sd)
         if self.best is None or candidate.description_length < self.best.description_length + SLACK:
-            form = with_constants(expression, [float(c) for c in constants], powers=powers)
+            form = with_constants(expression, [float(c) for c in constants])
             self.found[law.program] = candidate = replace(candidate, expression=form)
         if self.best is None or candidate.description_length < self.best.description_length:
             self.best = candidate
@@ -112,18 +119,16 @@ class Pool:
         return sorted(self.found.values(), key=lambda c: c.description_length)[:n]
 
 
-def fitted(
-    data: Data, expression: sympy.Expr, *, powers: bool = False, iterations: int = 20
-) -> Candidate | None:
+def fitted(data: Data, expression: sympy.Expr, *, iterations: int = 20) -> Candidate | None:
     """Return an expression as a candidate, its constants refitted by at most so many steps."""
     expression = sympy.sympify(expression, strict=True)
     if not _is_usable(expression):
         return None
-    law = opened(expression, data.symbols, powers=powers)
+    law = opened(expression, data.symbols)
     constants, loss = _refitted(data, law, law.constants, iterations)
     if not np.isfinite(loss):
         return None
-    form = with_constants(expression, [float(c) for c in constants], powers=powers)
+    form = with_constants(expression, [float(c) for c in constants])
     return _judged(data, form, loss)
 
 
@@ -148,26 +153,33 @@ def _refitted(data: Data, law: Opened, constants: np.ndarray, steps: int) -> tup
 def _judged(data: Data, expression: sympy.Expr, loss: float) -> Candidate:
     """A candidate with its description length, given the weighted squares it leaves."""
     sd, n_numbers = float(np.sqrt(loss / np.sum(data.root**2))), _n_floats(expression)
-    length = _misfit(data, loss) + price(expression, len(data.y))
+    length = _misfit(data, loss, n_numbers) + price(expression, len(data.y))
     if loss <= data.rounding and not data.known_noise:
         length += EXACT_NUMBER * n_numbers
     return Candidate(expression, sd, length, (), size(expression), loss, n_numbers)
 
 
-def with_errors(data: Data, candidate: Candidate, *, powers: bool = False) -> Candidate:
+def with_errors(data: Data, candidate: Candidate) -> Candidate:
     """Return a candidate with the standard errors of its constants."""
-    law = opened(candidate.expression, data.symbols, powers=powers)
+    law = opened(candidate.expression, data.symbols)
+    errors = errors_of(data, law, candidate.loss)
+    own = (float(e) for e, is_power in zip(errors, law.is_power, strict=True) if not is_power)
+    return replace(candidate, standard_errors=tuple(own))
+
+
+def errors_of(data: Data, law: Opened, loss: float) -> np.ndarray:
+    """Return the standard errors of all decimal numbers of a law, exponents included."""
     free = max(len(data.y) - len(law.constants), 1)
-    variance = 1.0 if data.known_noise else candidate.loss / free
-    errors = np.sqrt(np.diag(covariance(law, data.columns, data.root, law.constants)) * variance)
-    return replace(candidate, standard_errors=tuple(float(e) for e in errors))
+    variance = 1.0 if data.known_noise else loss / free
+    return np.sqrt(np.diag(covariance(law, data.columns, data.root, law.constants)) * variance)
 
 
-def _misfit(data: Data, loss: float) -> float:
+def _misfit(data: Data, loss: float, n_numbers: int) -> float:
     if data.known_noise:
         return 0.5 * loss
     n = len(data.y)
-    return 0.5 * n * float(np.log((loss + data.rounding) / n))
+    # Of few rows, many numbers leave less than the noise.
+    return 0.5 * n * float(np.log((loss + data.rounding) / max(n - n_numbers, 1)))
 
 
 def price(expression: sympy.Expr, n: int) -> float:
@@ -213,6 +225,20 @@ def size(expression: sympy.Expr) -> int:
     return sum(map(size, e.args)) + 1
 
 
+def is_flexible(expression: sympy.Expr, n: int) -> bool:
+    """Return whether a law of n rows is so long, and no straight line, that it may follow any rows.
+
+    Example:
+        >>> x = sympy.Symbol("x", real=True)
+        >>> powers = sympy.Add(*(sympy.Float(k + 0.5) * x**k for k in range(8)))
+        >>> is_flexible(1.5 * x + 0.2, 100), is_flexible(powers, 100)
+        (False, True)
+    """
+    terms = [term.as_coeff_Mul()[1] for term in sympy.Add.make_args(expression)]
+    is_line = all(term == 1 or term.is_Symbol for term in terms)
+    return not is_line and (_n_floats(expression) > MOST_OF_A_LAW or price(expression, n) > LONGEST_LAW)
+
+
 def _n_floats(expression: sympy.Expr) -> int:
     if expression.is_Float:
         return 1
@@ -222,19 +248,15 @@ def _n_floats(expression: sympy.Expr) -> int:
 
 
 def eliminated(data: Data, candidate: Candidate) -> Candidate:
-    """Return the candidate without the constants, and the functions that hardly vary, that rows do not ask for."""
+    """Return the candidate without the constants, and the parts that hardly vary, that rows do not ask for."""
     best = candidate
-    for part in candidate.expression.atoms(sympy.Function):
-        values = opened(part, data.symbols).values(data.columns)
-        middle = float(np.mean(values))
-        if np.ptp(values) < LEVEL * abs(middle):
-            number = sympy.Integer(1) if abs(middle - 1) < LEVEL else sympy.Float(middle)
-            tried = fitted(data, best.expression.xreplace({part: number}))
-            if tried is not None and tried.description_length < best.description_length:
-                best = tried
+    for part, plain in [*_waves(candidate.expression), *_straightened(data, candidate.expression)]:
+        tried = fitted(data, best.expression.xreplace({part: plain}))
+        if tried is not None and tried.description_length < best.description_length + IN_ERROR:
+            best = tried
     while True:
         law = opened(best.expression, data.symbols)
-        errors = with_errors(data, best).standard_errors
+        errors = errors_of(data, law, best.loss)
         ratios = [abs(c) / (e + 1e-300) for c, e in zip(law.constants, errors, strict=True)]
         better, is_exact = None, best.loss <= data.rounding
         in_doubt = [i for i in np.argsort(ratios)[:4] if is_exact or ratios[i] < IN_DOUBT]
@@ -248,3 +270,25 @@ def eliminated(data: Data, candidate: Candidate) -> Candidate:
         if better is None:
             return best
         best = better
+
+
+def _straightened(data: Data, law: sympy.Expr) -> Iterator[tuple[sympy.Expr, sympy.Expr]]:
+    """Parts of a law that hardly vary with a number, and functions near 0 with their argument."""
+    for part in sorted(law.atoms(sympy.Function, sympy.Pow), key=str):
+        values = opened(part, data.symbols).values(data.columns)
+        middle = float(np.mean(values))
+        if np.ptp(values) < LEVEL * abs(middle):
+            yield part, sympy.Integer(1) if abs(middle - 1) < LEVEL else sympy.Float(middle)
+        elif type(part).__name__ in STRAIGHT and np.max(np.abs(values)) < LEVEL:
+            yield part, part.args[0]
+
+
+def _waves(law: sympy.Expr) -> Iterator[tuple[sympy.Expr, sympy.Expr]]:
+    """Sums of a sine and a cosine with one sine that has a phase."""
+    for total in sorted(law.atoms(sympy.Add), key=str):
+        terms = [(term, *term.as_coeff_Mul()) for term in total.args]
+        for (one, a, sine), (other, b, cosine) in product(terms, terms):
+            if isinstance(sine, sympy.sin) and isinstance(cosine, sympy.cos):
+                phase = sympy.Float(np.arctan2(float(b), float(a)))
+                wave = sympy.Float(np.hypot(float(a), float(b))) * sympy.sin(sine.args[0] + phase)
+                yield total, sympy.Add(wave, *(term for term in total.args if term not in (one, other)))

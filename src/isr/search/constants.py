@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy
 
-from isr.search.candidates import Candidate, fitted, number_price, with_errors
+from isr.search.candidates import Candidate, errors_of, fitted, number_price
 from isr.search.evaluate import opened, with_constants
 from isr.search.rows import Data
 
@@ -16,7 +16,7 @@ REACH, LEAST_REACH = 2.0, 1e-8
 DENOMINATORS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
 SPECIAL = (sympy.pi, 1 / sympy.pi, sympy.pi**2, 1 / sympy.pi**2, sympy.pi**3, 1 / sympy.pi**3,
            sympy.sqrt(2), sympy.sqrt(3), sympy.sqrt(sympy.pi), 1 / sympy.sqrt(sympy.pi),
-           1 / sympy.sqrt(2 * sympy.pi), sympy.E, sympy.log(2))  # fmt: skip
+           1 / sympy.sqrt(2 * sympy.pi), sympy.E, sympy.log(2), sympy.pi / 180)  # fmt: skip
 # Of a relative error: a constant known no better says nothing about its neighbours.
 KNOWN = 0.15
 SPECIAL_KNOWN = 0.01
@@ -57,7 +57,7 @@ def snapped(data: Data, candidate: Candidate) -> Candidate:
     best, settled = _at_once(data, candidate), set()
     while True:
         law = opened(best.expression, data.symbols)
-        errors = with_errors(data, best).standard_errors
+        errors = errors_of(data, law, best.loss)
         values: list[Any] = [float(c) for c in law.constants]
         order = sorted(range(len(values)), key=lambda i: errors[i] / (abs(values[i]) + 1e-300))
         better = None
@@ -80,9 +80,9 @@ def snapped(data: Data, candidate: Candidate) -> Candidate:
 
 def _at_once(data: Data, candidate: Candidate) -> Candidate:
     """The law with all constants and powers set to simple values: where rounding is amplified, one alone fails."""
-    values = [float(c) for c in opened(candidate.expression, data.symbols, powers=True).constants]
+    values = [float(c) for c in opened(candidate.expression, data.symbols).constants]
     simple = [next(iter(simple_values(value, NEARLY * abs(value))), value) for value in values]
-    tried = fitted(data, with_constants(candidate.expression, simple, powers=True)) if values else None
+    tried = fitted(data, with_constants(candidate.expression, simple)) if values else None
     is_better = tried is not None and tried.description_length < candidate.description_length
     return tried if tried is not None and is_better else candidate
 

@@ -1,6 +1,6 @@
 """Values of an expression at rows, with their derivatives by its constants; nothing is compiled.
 
-Constants are the decimal numbers of an expression; whole numbers, fractions and π are its form.
+Constants are the decimal numbers of an expression, exponents among them; whole numbers, fractions and π are its form.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ class Opened:
     Args:
         program: Steps, each of which reads earlier ones.
         constants: The decimal numbers, in order of appearance, each place its own.
+        is_power: Which of them are exponents.
     """
 
     program: tuple[tuple[Any, ...], ...]
     constants: np.ndarray
+    is_power: tuple[bool, ...] = ()
 
     def values(self, columns: Sequence[Rows], constants: np.ndarray | None = None) -> Rows:
         """Return the values at columns of rows."""
@@ -71,8 +73,8 @@ class Opened:
         return value, jacobian
 
 
-def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol], *, powers: bool = False) -> Opened:
-    """Return an expression with its decimal numbers open; decimal exponents too where ``powers`` are to be fitted.
+def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol]) -> Opened:
+    """Return an expression with its decimal numbers open.
 
     Example:
         >>> x = symbol("x")
@@ -84,6 +86,7 @@ def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol], *, powers: boo
     program: list[tuple[Any, ...]] = []
     known: dict[Any, int] = {}
     constants: list[float] = []
+    exponents: set[int] = set()
 
     def put(step: tuple[Any, ...]) -> int:
         program.append(step)
@@ -102,10 +105,13 @@ def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol], *, powers: boo
             step = put(("number", value.real if value.imag == 0 else float("nan")))
         elif e.is_Add or e.is_Mul:
             step = put(("add" if e.is_Add else "mul", *map(walk, e.args)))
-        elif e.is_Pow and e.exp.is_number and not (powers and e.exp.is_Float):
+        elif e.is_Pow and e.exp.is_number and not e.exp.has(sympy.Float):
             step = put(("power", walk(e.base), float(e.exp)))
         elif e.is_Pow:
-            step = put(("raise", walk(e.base), walk(e.exp)))
+            base, before = walk(e.base), len(constants)
+            power = walk(e.exp)
+            exponents.update(range(before, len(constants)) if e.exp.is_number else ())
+            step = put(("raise", base, power))
         elif type(e).__name__ in _FUNCTIONS and len(e.args) == 1:
             step = put(("call", type(e).__name__, walk(e.args[0])))
         else:
@@ -115,10 +121,10 @@ def opened(expression: sympy.Expr, names: Sequence[sympy.Symbol], *, powers: boo
         return step
 
     walk(sympy.sympify(expression, strict=True))
-    return Opened(tuple(program), np.array(constants))
+    return Opened(tuple(program), np.array(constants), tuple(i in exponents for i in range(len(constants))))
 
 
-def with_constants(expression: sympy.Expr, values: Sequence[Any], *, powers: bool = False) -> sympy.Expr:
+def with_constants(expression: sympy.Expr, values: Sequence[Any]) -> sympy.Expr:
     """Return an expression with other numbers, or any expressions, in the places of its constants."""
     given = iter(values)
 
@@ -126,8 +132,6 @@ def with_constants(expression: sympy.Expr, values: Sequence[Any], *, powers: boo
         if e.is_Float:
             value = next(given)
             return sympy.Float(value) if isinstance(value, float) else value
-        if e.is_Pow and e.exp.is_number and not (powers and e.exp.is_Float):
-            return walk(e.base) ** e.exp
         if not e.has(sympy.Float):
             return e
         return e.func(*[walk(a) for a in e.args])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from isr.search.candidates import FEW, Candidate, Pool, eliminated, fitted, pric
 from isr.search.constants import snapped, without_idle_abs
 from isr.search.evaluate import opened
 from isr.search.free_powers import free_powers
-from isr.search.problem import Problem, outer
+from isr.search.problem import Problem, outer, powers
 from isr.search.rows import MOST_ROWS, REFIT_ROWS, Data
 from isr.search.sums import Limit
 from isr.search.surrogate import lack_of_fit
@@ -28,6 +29,8 @@ FUNCTIONS = frozenset("sqrt reciprocal exp log sin cos tan asin acos atan sinh c
 """What a law may call unless it is restricted."""
 KEPT, TIDIED = 8, 3
 DEEPEST = 10
+# Of the functions of the target all but so many, and those that are not plain beside it, get only what takes no time.
+PLAINEST, PLAIN = 3, 1.5
 # What simple numbers may be worth, in nats.
 IN_REACH = 30.0
 # Nats of a law that may end the search before and after families that take long, and the level of its test.
@@ -58,6 +61,10 @@ class Found:
         return self.candidates[0]
 
 
+class TimeIsUpError(Exception):
+    """Ends a family of laws."""
+
+
 @dataclass(eq=False)
 class Search:
     """A running search: its candidates, its clock and what it says.
@@ -78,7 +85,9 @@ class Search:
     settles: bool = True
 
     def limit(self) -> float:
-        """Return what the nearest law with few numbers leaves."""
+        """Return what the nearest law with few numbers leaves, or end the family that asks where time is up."""
+        if time.monotonic() > self.ends:
+            raise TimeIsUpError
         return self.pool.nearest
 
     @property
@@ -109,12 +118,12 @@ class Search:
                 if simple is not candidate:
                     self.pool.put(simple)
 
-    def offer(self, problem: Problem, laws: Iterable[sympy.Expr], *, powers: bool = False) -> None:
+    def offer(self, problem: Problem, laws: Iterable[sympy.Expr]) -> None:
         """Judge laws of a problem until the search is over."""
         for law in laws:
             if self.is_over:
                 return
-            self.pool.offer(problem.lifted(law), powers=powers)
+            self.pool.offer(problem.lifted(law))
 
     def tell(self, what: str) -> None:
         """Say what is tried next, and the best so far."""
@@ -208,7 +217,7 @@ def _explore(search: Search, problem: Problem) -> None:
     smooth = {id(level): level.smoothed() or level for level in levels}
     smallest, *others = reversed(levels)
     for few, families in (
-        ([smallest], _EARLY), ([problem], _WHOLE), ([problem], _GROWTH), ([smallest], _LATE),
+        ([smallest], _EARLY), ([problem], _WHOLE), ([smallest], _BRIEF), ([problem], _GROWTH), ([smallest], _LATE),
         (others, _EARLY), (others, _LATE), ([problem], _GROWTH),
     ):  # fmt: skip
         for level in few:
@@ -225,14 +234,20 @@ def _stages(search: Search, problem: Problem, families: Sequence[tuple[str, Any]
         if search.is_over:
             return
         if family is outer:
-            for changed in outer(problem, search.limit()):
-                most = 2 if families is _WHOLE else {"power": 4, "square": 6, "log": 6}.get(changed.outer, 5)
-                _stages(search, changed, _INSIDE[:most])
+            early = families is _WHOLE
+            for rank, changed in enumerate(outer(problem, search.pool.nearest)):
+                is_plain = rank < PLAINEST and changed.plainness < PLAIN * problem.plainness
+                most, least = (3 if early and rank else len(_INSIDE)), (1 if early else 2)
+                _stages(search, changed, _INSIDE[: most if is_plain else least])
+        elif family is powers:
+            for changed in powers(problem, search.pool.nearest):
+                _stages(search, changed, _INSIDE[1:2])
         elif problem.k or family is _powers:
             search.tell(what)
             grown = family is growth.grow
             laws = family(search.pool, problem, search.limit) if grown else family(problem, search.limit)
-            search.offer(problem, laws, powers=family in (_powers, free_powers))
+            with suppress(TimeIsUpError):
+                search.offer(problem, laws)
     search.simplify()
 
 
@@ -278,13 +293,15 @@ _LATE = (
 
 # Before a reduction, which may be wrong, is trusted for long.
 _WHOLE = (("sums of powers", free_powers), ("outer functions", outer))
+_BRIEF = (("powers of sums", powers),)
 _GROWTH = (("growth", growth.grow),)
 # For functions of the target.
 _INSIDE = (
     ("powers", _powers),
+    ("sums of monomials", sums.polynomials),
     ("sums of powers", free_powers),
     ("ratios of functions", rational.exact_in_functions),
-    ("sums of monomials", sums.polynomials),
+    ("rational functions", rational.sparse),
     ("products of functions", partial(products.with_functions, numbers="natural")),
     ("sums of functions", sums.with_plain_functions),
 )

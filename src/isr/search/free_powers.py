@@ -44,6 +44,7 @@ def free_powers(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
     logs = np.log(np.abs(part.columns[:, powers])).T
     rng = np.random.default_rng(0)
     for n_terms, has_constant in SIZES:
+        limit()
         factors, called, free = _factors(part, powers, n_terms, rng)
         exponent = rng.choice(STARTS, free.shape) * free
         exponent, weight, error = _fitted(part, logs, factors, exponent, free, has_constant)

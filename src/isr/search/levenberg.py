@@ -8,9 +8,10 @@ import numpy as np
 
 from isr.search.evaluate import Opened
 
-RISE, FALL, MOST = 5.0, 0.2, 1e8
-# A step that gains less than this share ends a fit.
-SMALL = 1e-7
+# How damping changes, where it starts and ends: seven refits from far away take eight steps each, and all arrive.
+RISE, FALL, START, MOST = 3.0, 0.1, 0.1, 1e8
+# A step that gains less than this share ends a fit, unless damping above this held it back.
+SMALL, FREE = 1e-7, 1e-6
 
 
 def refit(
@@ -33,17 +34,18 @@ def refit(
     """
     c = law.constants if constants is None else constants
     gaps, slopes, loss = _state(law, columns, y, root, c)
-    damping = 1e-4
+    damping = START
     if not np.isfinite(loss):
         return c, np.inf
     for _ in range(iterations if len(c) else 0):
         trial = c - _step(slopes, gaps, damping)
         new = _state(law, columns, y, root, trial)
         if new[2] < loss:
-            is_done, damping = new[2] > loss * (1 - SMALL), damping * FALL
+            is_done = new[2] > loss * (1 - SMALL)
             c, (gaps, slopes, loss) = trial, new
-            if is_done:
+            if is_done and damping <= FREE:
                 break
+            damping = FREE if is_done else damping * FALL
         elif damping > MOST:
             break
         else:

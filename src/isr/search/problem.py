@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import sympy
 
-from isr.search.surrogate import best_surrogate
+from isr.search.surrogate import best_surrogate, surrogate
 
 Undo = Callable[[Any], Any]
+# A look at how plain a target is takes so many rows, of weights up to this factor of their median.
+PLAIN_ROWS, EVEN = 300, 3.0
 # A surrogate needs so many rows, and one that leaves more than this share of the spread says nothing.
 LEAST_ROWS, USELESS = 60, 0.35
 
@@ -29,7 +31,6 @@ class Problem:
         undo: From a law of the target, in the variables of x, to a law of y.
         functions: Names of functions that laws may call.
         unit: What a weighted error of 1 is worth, in y.
-        outer: Name of the function of another problem's target that the target is, if it is one.
     """
 
     columns: np.ndarray
@@ -39,7 +40,6 @@ class Problem:
     undo: Undo
     functions: frozenset[str]
     unit: float = 1.0
-    outer: str = ""
 
     @property
     def k(self) -> int:
@@ -90,6 +90,21 @@ class Problem:
             self, target=target, root=root / size, unit=self.unit / size, undo=lambda e: back(undo(e))
         )
 
+    @cached_property
+    def plainness(self) -> float:
+        """Return the share that a polynomial of degree two leaves: little where a law may be short."""
+        if not self.k:
+            return 1.0
+        part, n_terms = self.some(PLAIN_ROWS), (self.k + 1) * (self.k + 2) // 2
+        # Else few rows would speak for all where the slope of an outer function varies much.
+        middle = np.median(part.root)
+        root = np.minimum(part.root, EVEN * middle)
+        spread = np.sqrt(
+            np.average((part.target - np.average(part.target, weights=root**2)) ** 2, weights=root**2)
+        )
+        error = surrogate(part.columns, part.target, root, most=n_terms, both=True).error
+        return error / float(spread * np.sqrt(np.mean(root**2)) + 1e-300)
+
     def error(self, gaps: np.ndarray) -> float:
         """Return what gaps in the target are in y, to first order: a weighted root mean square."""
         return self.unit * float(np.sqrt(np.mean((gaps * self.root) ** 2)))
@@ -110,21 +125,35 @@ _OUTER: tuple[tuple[str, Any, Any, Any, Any], ...] = (
     ("sigmoid", lambda t: (t > 0) & (t < 1), lambda t: np.log(t / (1 - t)), lambda t: 1 / (t * (1 - t)),
      lambda e: 1 / (1 + sympy.exp(-e))),
 )  # fmt: skip
+# Powers from which a refit goes to others.
+_POWERS: tuple[tuple[str, Any, Any, Any, Any], ...] = tuple(
+    ("", lambda t: t > 0, lambda t, p=p: t ** (1 / p), lambda t, p=p: t ** (1 / p - 1) / p,
+     lambda e, p=p: e ** sympy.Float(p)) for p in (3.0, 1.5, -1.5, -3.0)
+)  # fmt: skip
 # Rows outside the domain of an outer function may be so many, where there is noise.
 MOST_OUTSIDE = 0.35
 
 
-def outer(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:
-    """Yield the problem for functions of its target, rows weighed by the slope of the function."""
+def outer(problem: Problem, sd: float = 0.0) -> list[Problem]:
+    """Return the problem for functions of its target, rows weighed by the slope of the function, plain ones first."""
+    return sorted(_changed(problem, sd, _OUTER), key=lambda changed: changed.plainness)
+
+
+def powers(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:
+    """Yield the problem for what the target is a power of, exponents still to be fitted."""
+    return _changed(problem, sd, _POWERS)
+
+
+def _changed(problem: Problem, sd: float, functions: Any) -> Iterator[Problem]:
     t, used = problem.target, problem.root > 0
-    for number, (name, domain, forward, slope, inverse) in enumerate(_OUTER):
+    for name, domain, forward, slope, inverse in functions:
         if name and name not in problem.functions:
             continue
         inside = domain(t) & used
         share = 1 - inside.sum() / max(used.sum(), 1)
         if share > (MOST_OUTSIDE if sd else 0.0) or inside.sum() < 8:
             continue
-        if number == 5 and np.ptp(t[used]) > 12:
+        if forward is np.exp and np.ptp(t[used]) > 12:
             continue
         safe = np.where(inside, t, np.median(t[inside]))
         with np.errstate(all="ignore"):
@@ -133,6 +162,4 @@ def outer(problem: Problem, sd: float = 0.0) -> Iterator[Problem]:
         root = np.where(fine, root, 0.0)
         if not np.any(root > 0) or np.ptp(target[fine]) == 0:
             continue
-        changed = problem.with_target(np.where(fine, target, 0.0), root, inverse)
-        kind = "exp" if forward is np.exp else "square" if inverse is sympy.sqrt else name or "power"
-        yield replace(changed, outer=kind)
+        yield problem.with_target(np.where(fine, target, 0.0), root, inverse)

@@ -45,6 +45,7 @@ def with_functions(
         return
     table = Table()
     own = atoms(problem, MULTIPLIED, n_arguments, numbers=numbers)
+    limit()
     with np.errstate(all="ignore"):
         own.values.reverse()
         own.writers.reverse()
@@ -58,6 +59,7 @@ def with_functions(
         return
     values = np.array(table.values)
     table.values.clear()
+    limit()
     sizes: dict[int, int] = {}
     for chosen in select(values, logs, root, fixed=basis, n_terms=n_factors, keep=14):
         rank = sizes[len(chosen.rows)] = sizes.get(len(chosen.rows), 0) + 1

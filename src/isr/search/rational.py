@@ -124,6 +124,7 @@ def sparse(problem: Problem, limit: Limit, *, n_terms: int = 5) -> Iterator[symp
     columns[0::2], columns[1::2] = plain, -part.target * plain
     degrees = powers.sum(axis=1)
     for lead in (0, *(2 * np.flatnonzero(degrees < 3)[:MOST_LEADS] + 1)):  # 1 in P, or this term of Q, is 1
+        limit()
         with np.errstate(all="ignore"):
             root = part.root * (np.abs(part.target) if lead == 0 else 1 / np.abs(plain[lead // 2]))
         if not np.all(np.isfinite(root)):

@@ -15,7 +15,7 @@ from isr.search.selection import select
 
 SCREENING_ROWS = 400
 Limit = Callable[[], float]
-"""Tells what the best law leaves."""
+"""Tells what the best law leaves, and raises an error once time is up: ask it after each second of work."""
 # How much more than the best a law may leave before it is refitted: a little, or much where numbers stand inside.
 NEAR, FAR = 2.0, 8.0
 MOST_PRODUCTS = 12_000
@@ -62,6 +62,7 @@ def with_functions(
     n = len(table.values)
     table.extend(atoms(problem, ADDED, n_arguments))
     called = range(n, len(table.values))
+    limit()
     table.extend(atoms(problem, ADDED, problem.k, numbers="natural"))
     own = range(called.stop, min(len(table.values), called.stop + 80))
     for i in own:
@@ -85,6 +86,7 @@ def _chosen(problem: Problem, table: Table, n_terms: int, limit: Limit) -> Itera
     values = table.array(rows)
     one = np.ones((1, n))
     for fixed in (one, None):
+        limit()
         by_size: dict[int, list[tuple[float, tuple[int, ...], np.ndarray]]] = {}
         for chosen in select(
             values, problem.target[rows], problem.root[rows],

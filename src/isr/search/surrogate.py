@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.polynomial import legendre
 from scipy.stats import f as f_distribution
+from scipy.stats import norm
 
 MOST_FEATURES = 160
 HIGHEST = 10
@@ -70,8 +71,11 @@ def surrogate(
     *,
     slopes: bool = False,
     most: int = MOST_FEATURES,
+    both: bool = False,
 ) -> Surrogate:
     """Return a polynomial through rows, its error by leaving each out in turn.
+
+    It is one of logarithms where columns are wide; ``both`` asks for the better of that and one without.
 
     Example:
         >>> x = np.random.default_rng(0).uniform(1, 3, size=(300, 2))
@@ -79,7 +83,8 @@ def surrogate(
         >>> found.error < 1e-4, bool(np.allclose(found.slopes[:, 0], np.exp(x[:, 1]), rtol=1e-2))
         (True, True)
     """
-    found = [_fitted(columns, target, root, most, slopes, wide) for wide in _scalings(columns)]
+    scalings = (WIDE, np.inf) if both else _scalings(columns)
+    found = [_fitted(columns, target, root, most, slopes, wide) for wide in scalings]
     return min(found, key=lambda s: s.error)
 
 
@@ -116,7 +121,9 @@ def polynomial_features(columns: np.ndarray, most: int) -> tuple[np.ndarray, np.
 
 
 def lack_of_fit(columns: np.ndarray, gaps: np.ndarray, root: np.ndarray, *, most: int = 60) -> float:
-    """Return the p-value of "what is left depends on no column", by an F test against a polynomial.
+    """Return the p-value of "what is left depends on no column".
+
+    By an F test against a polynomial, and one on whether rows next to each other in a column leave alike, as at a jump.
 
     Example:
         >>> x, noise = np.random.default_rng(0).normal(size=(2, 300))
@@ -129,7 +136,14 @@ def lack_of_fit(columns: np.ndarray, gaps: np.ndarray, root: np.ndarray, *, most
     left = goal - features @ np.linalg.lstsq(features, goal, rcond=None)[0]
     free = len(gaps) - rank
     gain = max(float(goal @ goal - left @ left), 0.0) / rank
-    return float(f_distribution.sf(gain / (float(left @ left) / free + 1e-300), rank, free))
+    of_polynomial = float(f_distribution.sf(gain / (float(left @ left) / free + 1e-300), rank, free))
+    rest = goal - goal.mean()
+    alike = 0.0
+    for column in columns.T:
+        ordered = rest[np.argsort(column)]
+        alike = max(alike, float(ordered[1:] @ ordered[:-1] / (np.var(rest) * np.sqrt(len(rest)) + 1e-300)))
+    of_neighbours = min(1.0, columns.shape[1] * float(norm.sf(alike)))
+    return min(1.0, 2 * min(of_polynomial, of_neighbours))
 
 
 def _scalings(columns: np.ndarray) -> tuple[float, ...]:

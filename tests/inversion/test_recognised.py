@@ -16,7 +16,7 @@ from isr.inversion.noise import choose
 from isr.inversion.prior import _recognised
 from isr.inversion.record import _of_part, _to_part, of_law, of_prior_law, to_law
 from isr.inversion.screen import Features
-from isr.inversion.sums import fit_step
+from isr.inversion.sums import fit_broken
 from isr.search.formula import Formula, parse
 
 LAWS = {
@@ -150,11 +150,20 @@ def test_a_step_is_found_where_it_is():
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 2, size=(2000, 2))
     y = x[:, 0] + 0.5 * (x[:, 1] > 1.3) + 0.05 * rng.normal(size=2000)
-    fit = fit_step(x, y, ["a", "b"])
+    fit = fit_broken(x, y, ["a", "b"])[0]
     assert fit.n_terms == 3
     assert re.search(r"sign\(b - 1\.(299|3|300)\)", str(fit.formula))
     values = values_of(fit.formula, x, ["a", "b"])
     assert np.mean(np.abs(values - x[:, 0] - 0.5 * (x[:, 1] > 1.3)) > 0.02) < 0.002
+
+
+def test_a_bend_is_found_where_it_is():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 3, size=(600, 2))
+    truth = 0.8 * np.maximum(0, x[:, 0] - 1.3) + x[:, 1]
+    fit = fit_broken(x, truth + 0.04 * rng.normal(size=600), ["a", "b"])[1]
+    assert re.search(r"Abs\(a - 1\.[23]\d*\)", str(fit.formula))
+    assert np.max(np.abs(values_of(fit.formula, x, ["a", "b"]) - truth)) < 0.06
 
 
 def test_a_law_of_x_is_refuted_by_rows_of_another():

@@ -222,7 +222,8 @@ class _Task:
             plain = find_mean(features, y, self.x_names, self.search)
             if self._is_settled(plain, y):
                 return plain, ""
-            other = find_mean(features, logs, self.x_names, self.search)
+            known = [Formula(sympy.log(f.expression)) for f in (plain.formula, *plain.rivals)]
+            other = find_mean(features, logs, self.x_names, self.search, also=known)
         is_better = (other.passed or not plain.passed) and (
             self._deviance(other) + 2 * float(np.sum(logs)) < self._deviance(plain)
         )

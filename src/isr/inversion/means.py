@@ -13,7 +13,7 @@ import sympy
 from jaxtyping import Float
 
 from isr.inversion.screen import Features, normal_scores
-from isr.inversion.sums import KINKS, WAVES, fit_functions, fit_polynomial, fit_step
+from isr.inversion.sums import KINKS, WAVES, fit_broken, fit_functions, fit_polynomial
 from isr.search.candidates import Candidate, price
 from isr.search.find import find_laws
 from isr.search.formula import Formula, compiled
@@ -70,8 +70,11 @@ def find_mean(
     names: Sequence[str],
     search: Search | None,
     weight: Float[np.ndarray, " n"] | None = None,
+    also: Sequence[Formula] = (),
 ) -> Mean:
     """Return the shortest formula for the mean of a column that leaves nothing of x, or else the best there is.
+
+    Other formulas that may be it, ``also``, are judged beside those that are found.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -102,6 +105,8 @@ def find_mean(
             mean = judge(special.formula)
             if mean.p_value > CLEARLY and special.n_terms <= x.shape[1] + 1:
                 return mean
+    for formula in also:
+        judge(formula)
     if search is not None:
         every = tuple(range(x.shape[1]))
         for chosen in dict.fromkeys([tuple(features.variables(y)) or every, every]):
@@ -109,8 +114,7 @@ def find_mean(
                 judge(formula)
             if any(mean.passed for mean in found):
                 break
-        broken = fit_step(x, y, names, weight=weight)
-        if broken is not None:
+        for broken in fit_broken(x, y, names, weight=weight):
             judge(broken.formula)
     ranked = sorted(found, key=lambda mean: (not mean.passed, mean.price(weight)))
     near = ranked[0].price(weight) + RIVAL

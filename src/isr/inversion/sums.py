@@ -21,6 +21,8 @@ ROUNDING, GRAM_ROUNDING = 1e-9, 1e-14
 
 # Of up to so many variables squares are broken too; each side of a cut has so many rows more than numbers, twice.
 MOST_SQUARED, LEAST_SIDE = 3, 8
+# Places of a variable where a bend is tried.
+N_BENDS = 200
 
 
 class Fit(NamedTuple):
@@ -84,36 +86,58 @@ def fit_functions(
     return _sparse_sum(columns, terms, np.ones(len(terms)), y, weight)
 
 
-def fit_step(
+def fit_broken(
     x: Float[np.ndarray, "n d"],
     y: Float[np.ndarray, " n"],
     names: Sequence[str],
     *,
     weight: Float[np.ndarray, " n"] | None = None,
-) -> Fit | None:
-    """Return the sparse sum of a polynomial and another on one side of a place of a variable; None of too few rows.
+) -> list[Fit]:
+    """Return sparse polynomials that jump at one place of a variable, or that bend there; none of too few rows.
 
     Example:
         >>> x = np.random.default_rng(0).uniform(0, 2, size=(2000, 1))
-        >>> fit_step(x, x[:, 0] + 2.0 * (x[:, 0] > 1.1), ["a"]).formula
+        >>> fit_broken(x, x[:, 0] + 2.0 * (x[:, 0] > 1.1), ["a"])[0].formula
         a + sign(a - 1.1) + 1
+        >>> "Abs(a - 1.10" in str(fit_broken(x, np.maximum(x[:, 0] - 1.1, 0.0), ["a"])[1].formula)
+        True
     """
     powers = _powers(x.shape[1], 2 if x.shape[1] <= MOST_SQUARED else 1)
     scale = np.maximum(np.abs(x).max(axis=0), 1e-300)
     columns = np.stack([np.prod((x / scale) ** p, axis=1) for p in powers], axis=1)
-    root = np.ones(len(y)) if weight is None else np.sqrt(weight / weight.mean())
-    cuts = [_cut(columns * root[:, None], y * root, x[:, j]) for j in range(x.shape[1])]
-    left, at, j = min((*cut, j) for j, cut in enumerate(cuts))
-    if not np.isfinite(left):
-        return None
-    side = np.sign(x[:, j] - at)
     terms = [sympy.Mul(*(symbol(n) ** int(p) for n, p in zip(names, power, strict=True))) for power in powers]
-    terms += [sympy.sign(symbol(names[j]) - sympy.Float(at)) * term for term in terms]
-    sizes = np.tile(np.prod(scale**powers, axis=1), 2)
-    return _sparse_sum(np.hstack([columns, columns * side[:, None]]), terms, sizes, y, weight, all_first=True)
+    sizes, found = np.prod(scale**powers, axis=1), list[Fit]()
+    root = np.ones(len(y)) if weight is None else np.sqrt(weight / weight.mean())
+    for place, side, broken in ((_cut, np.sign, sympy.sign), (_bend, np.abs, sympy.Abs)):
+        places = [place(columns * root[:, None], y * root, x[:, j], root) for j in range(x.shape[1])]
+        left, at, j = min((*one, j) for j, one in enumerate(places))
+        if not np.isfinite(left):
+            continue
+        own, shown = side(x[:, j] - at), broken(symbol(names[j]) - sympy.Float(at))
+        also = columns * own[:, None] if broken is sympy.sign else own[:, None]
+        extra = [shown * term for term in (terms if broken is sympy.sign else [1])]
+        every = np.concatenate([sizes, sizes if broken is sympy.sign else [1.0]])
+        found.append(
+            _sparse_sum(np.hstack([columns, also]), [*terms, *extra], every, y, weight, all_first=True)
+        )
+    return found
 
 
-def _cut(a: np.ndarray, b: np.ndarray, along: np.ndarray) -> tuple[float, float]:
+def _bend(a: np.ndarray, b: np.ndarray, along: np.ndarray, root: np.ndarray) -> tuple[float, float]:
+    """The least squares that sums of columns and a bend along a variable leave, and where that is."""
+    places = np.unique(np.quantile(along, np.linspace(0.03, 0.97, N_BENDS)))
+    q = np.linalg.qr(a)[0]
+    bends = np.abs(along[:, None] - places) * root[:, None]
+    bends, left = bends - q @ (q.T @ bends), b - q @ (q.T @ b)
+    size = np.sum(bends**2, axis=0)
+    gain = np.where(
+        size > 1e-9 * len(b) * np.var(along), (left @ bends) ** 2 / np.maximum(size, 1e-300), -np.inf
+    )
+    best = int(np.argmax(gain))
+    return float(left @ left - gain[best]), float(places[best])
+
+
+def _cut(a: np.ndarray, b: np.ndarray, along: np.ndarray, root: np.ndarray) -> tuple[float, float]:
     """The least squares that sums of columns leave on both sides of a cut along a variable, and where that is."""
     order, k = np.argsort(along, kind="stable"), a.shape[1]
     a, b, along = a[order], b[order], along[order]

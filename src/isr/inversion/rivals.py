@@ -66,14 +66,21 @@ class Doubt:
                 return f"{text} follows the rows as well, and would move a mean or a deviation by {_shown(size)} sd"
         size = self.roughness(x, y, own)
         if size > ROUGHEST:
-            return f"{ROUGH}, the constants are uncertain, which may move a mean or a deviation by {_shown(size)} sd"
+            is_prior = self.roughness(x, y, own, priors=()) <= ROUGHEST
+            what = (
+                "the law of x is uncertain (state the prior)" if is_prior else "the constants are uncertain"
+            )
+            return f"{ROUGH}, {what}, which may move a mean or a deviation by {_shown(size)} sd"
         return ""
 
-    def roughness(self, x: np.ndarray, y: np.ndarray, own: np.ndarray) -> float:
-        """Return how far errors of constants, and of the law of x, move a posterior, in sd."""
-        known = own + (self.priors[0].log_prob(x) if self.priors else 0.0)
+    def roughness(
+        self, x: np.ndarray, y: np.ndarray, own: np.ndarray, priors: Sequence[PriorLaw] | None = None
+    ) -> float:
+        """Return how far errors of constants, and of the law of x or of other ``priors``, move a posterior, in sd."""
+        priors = self.priors if priors is None else priors
+        known = own + (priors[0].log_prob(x) if priors else 0.0)
         likelihoods = list(self._redrawn(x, y)) if len(self.constants) else [own] * len(self.draws)
-        again: Sequence[PriorLaw | None] = self.priors[1:] or [None] * len(likelihoods)
+        again: Sequence[PriorLaw | None] = priors[1:] or [None] * len(likelihoods)
         each = [
             _moved(x, likelihood + (0.0 if prior is None else prior.log_prob(x)) - known)
             for likelihood, prior in zip(likelihoods, again, strict=True)

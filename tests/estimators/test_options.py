@@ -19,7 +19,7 @@ def test_no_estimator_has_more_than_twelve_options(estimator):
 
 def test_what_a_coupling_does_can_be_chosen_for_flows_and_surrogates():
     for estimator in (isr.SymbolicFlow, isr.ISR):
-        assert estimator(transformer=Affine(1.5))._architecture().couplings == Affine(1.5)
+        assert estimator(transformer=Affine(1.5))._architecture().transformer == Affine(1.5)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,9 @@ class SavedLaws(eqx.Module):
         priors = tuple(PriorLaw(tuple(x_names), tuple(map(_to_part, parts))) for parts in record["priors"])
         law = self.to_law()
         noisy = law.part([g for g in law.groups if not any(law.columns[j].is_exact for j in g.columns)])
-        return Doubt(noisy, rivals, tuple(constants.tolist()), draws.reshape(-1, len(constants)), priors)
+        return Doubt(
+            noisy, rivals, tuple(constants.tolist()), draws.reshape(len(draws), len(constants)), priors
+        )
 
 
 def of_laws(law: Law | MotionLaw, prior: PriorLaw, doubt: Doubt | None = None) -> SavedLaws:

@@ -105,6 +105,7 @@ TABLES = {
     "an index": ("rows.csv", ",a,b\n0,1,2\n1,3,4\n2,5,6\n", {"a": [1.0, 3.0, 5.0], "b": [2.0, 4.0, 6.0]}),
     "a title": ("rows.csv", "Plant 4,,\nby: Mia\n\na,b,c\n1,2,3\n", {"a": [1.0], "b": [2.0], "c": [3.0]}),
     "a title, commas": ("rows.csv", "Plant 4\na;b\nm;s\n1,5;2\n2;3\n", {"a": [1.5, 2.0], "b": [2.0, 3.0]}),
+    "facts": ("rows.csv", "date,2024-05-01\na,b,c\n1,2,3\n3,4,5\n", {"a": [1, 3], "b": [2, 4], "c": [3, 5]}),
     "no title": ("rows.csv", "x\n1.5\n2.5\n", {"x": [1.5, 2.5]}),
     "a name in two lines": ("rows.csv", '"a\n(m)",b\n1,2\n', {"a (m)": [1.0], "b": [2.0]}),
 }
@@ -134,6 +135,11 @@ def test_thousands_percent_and_missing_values_are_told(tmp_path):
     path.write_text("a;b\n1,234;2.5\n")  # decimals or thousands: nobody can tell
     with pytest.raises(ValueError, match="pass --decimal , if commas stand before decimals"):
         read_columns(path, ["a"])
+
+
+def test_a_unit_that_the_name_says_itself_is_not_said_twice(tmp_path):
+    (tmp_path / "rows.csv").write_text("T (K),p\nK,bar\n300,1\n310,2\n")
+    assert read_rows(tmp_path / "rows.csv").attrs["units"] == {"p": "bar"}
 
 
 def test_a_title_above_the_names_of_a_sheet_is_left_out(tmp_path):

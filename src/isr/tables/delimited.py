@@ -167,12 +167,12 @@ def _guessed(path: Path, lines: list[str], layout: Layout) -> _Head:
     names = _names(path, first, delimiter)
     below = [[f.replace(decimal, ".") for f in _fields(line, delimiter)] for line in rest[:2]]
     has_units = len(below) == 2 and are_units(*below)
-    units = {n: u.strip("[]()") for n, u in zip(names, below[0], strict=False) if u} if has_units else {}
+    units = units_of(names, below[0]) if has_units else {}
     return _Head(delimiter, decimal, names, units, at + 1 + has_units, n_comments, title)
 
 
 def _after_title(lines: list[str], at: int) -> int:
-    """The line of the names, where lines with a single entry, such as a title, stand above it."""
+    """The line of the names, where lines with fewer entries, such as a title, stand above it."""
     filled = [i for i in range(at, len(lines)) if lines[i].strip()][:10]
     if filled and lines[filled[0]].count('"') % 2:
         return at  # a name with a line end in it
@@ -180,13 +180,13 @@ def _after_title(lines: list[str], at: int) -> int:
     for delimiter in ",;\t|":
         rows = [_fields(lines[i], delimiter) for i in filled]
         entries = [[field for field in row if field] for row in rows]
-        k = next((k for k, row in enumerate(entries) if len(row) > 1), 0)
-        if entries and len(entries[0]) > 1:
-            return at
-        is_header = all(re.search(r"[^\W\d]", field) for field in entries[k]) if k else False
-        if is_header and k + 1 < len(rows) and len(rows[k]) == len(rows[k + 1]):
-            found[len(rows[k])] = filled[k]
-    return found[max(found)] if found else at
+        most = max(map(len, entries), default=0)
+        for k, row in enumerate(entries[:-1]):
+            is_text = all(re.search(r"[^\W\d]", field) for field in row)
+            if len(row) >= max(2, most - 1) and is_text and len(rows[k]) == len(rows[k + 1]):
+                found[most] = min(filled[k], found.get(most, len(lines)))
+                break
+    return at if at in found.values() or not found else found[max(found)]
 
 
 def _delimiter(layout: Layout, first: str, rest: list[str]) -> str:
@@ -234,6 +234,12 @@ def _names(path: Path, first: str, delimiter: str) -> list[str]:
             f"{example!r} before it"
         )
     return names
+
+
+def units_of(names: list[str], below: list[str]) -> dict[str, str]:
+    """Return the units below names, without those that a name says itself, as in ``Temp (K)``."""
+    units = {name: unit.strip("[]()") for name, unit in zip(names, below, strict=False)}
+    return {n: u for n, u in units.items() if u.strip("-–") and not n.endswith((f"({u})", f"[{u}]"))}
 
 
 def are_units(below: list[str], then: list[str]) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isr.tables.arrays import refuse_times
-from isr.tables.delimited import Layout, are_units, read_text
+from isr.tables.delimited import Layout, are_units, read_text, units_of
 from isr.tables.extras import need
 from isr.tables.memory import refuse_too_large
 from isr.tables.names import did_you_mean, quoted
@@ -295,7 +295,10 @@ def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
     frame = sheets[best].dropna(axis=1, how="all")
     notes = [f"sheet {best!r} of {quoted(list(sheets))}"] if len(sheets) > 1 and not layout.sheet else []
     filled = frame.notna().sum(axis=1).to_numpy()
-    at = int(np.argmax(filled >= min(2, frame.shape[1]))) if len(frame) else 0
+    fewest = min(2, frame.shape[1])
+    is_text = [all(isinstance(v, str) for v in row[row.notna()]) for _, row in frame.head(20).iterrows()]
+    many = filled[:20] >= max(fewest, filled[:20].max(initial=0) - 1)
+    at = int(np.argmax(many & is_text if any(many & is_text) else filled >= fewest)) if len(frame) else 0
     if at:
         notes.append(f"the first line{'s' if at > 1 else ''}, above the names, left out")
     texts = [
@@ -303,7 +306,7 @@ def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
     ]
     names = [name or f"column {i + 1}" for i, name in enumerate(texts[0])] if texts else []
     has_units = len(texts) == 3 and are_units(*texts[1:])
-    units = {n: u.strip("[]()") for n, u in zip(names, texts[1], strict=True) if u} if has_units else {}
+    units = units_of(names, texts[1]) if has_units else {}
     notes += ["units from the line below the names"] if has_units else []
     frame = frame.iloc[at + 1 + has_units :].reset_index(drop=True).infer_objects()
     frame.columns = names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def run(out: Say = print, folder: str | Path = "demo", *, effort: Effort = EFFOR
         y_star=arm.TARGET,
         laws=[("Verdict", laws.verdict_), *found],
     )
-    out(f"\nwritten: {page} (open it in a browser and drag the target) and {folder / 'arm.isr'}")
+    _close(out, page, folder / "arm.isr", laws, arm.TARGET)
     return result.raise_if_failed()
 
 
@@ -112,13 +113,20 @@ def tell(story: str, out: Say, folder: Path) -> None:
     path = folder / f"{story}.isr"
     model.save(path)
     page = write_report(path, folder / f"{story}.html", data=data, y_star=y_star)
-    out(f"\nwritten: {page} (open it in a browser) and {path}\n\nNext\n  isr show {path}")
-    names = model.to_bundle().y_names
+    _close(out, page, path, model, y_star)
+
+
+def _close(out: Say, page: Path, path: Path, model: Any, y_star: Any) -> None:
+    """Say what was written, and what to do next."""
+    saved, names = shlex.quote(str(path)), model.to_bundle().y_names
+    out(f"\nwritten: {page} (open it in a browser) and {path}\n\nNext\n  isr show {saved}")
     if y_star is not None:
-        given = ",".join(f"{name}={value:.4g}" for name, value in zip(names, y_star, strict=True))
-        out(f"  isr posterior {path} --y {given}")
-    elif story == "density":
-        out(f"  isr sample {path} -n 1000")
+        out(
+            f"  isr posterior {saved} --y {','.join(f'{n}={v:.4g}' for n, v in zip(names, y_star, strict=True))}"
+        )
+    elif not names:
+        out(f"  isr sample {saved} -n 1000")
+    out("  isr demo --list")
 
 
 def _sensor(out: Say) -> tuple[Any, Any, Any]:

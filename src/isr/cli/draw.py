@@ -83,8 +83,7 @@ def posterior(
 ) -> None:
     """Print what is known of x once y has been measured: mean, sd, interval and densest point (map).
 
-    Several rows give one table, a line for each row and variable. A warning says where a measurement is unlike the
-    training data.
+    Several rows give one table, a line for each row and variable. A warning names y unlike the training data.
 
     Example: isr posterior model.isr --y p1=0.1,p2=0.3 -n 4000 --out draws.csv --plot draws.png
     """

@@ -138,7 +138,7 @@ def hand_over(frame: pd.DataFrame, out: Path | None, as_json: bool) -> None:
     """Write rows to a file and say so, or print them where there is none."""
     if out is not None:
         write_frame(frame, out)
-        about = f"{len(frame)} rows of {', '.join(frame.columns)}"
+        about = f"{len(frame):,} rows of {', '.join(frame.columns)}"
         say_written(out, as_json, about, rows=len(frame), columns=list(frame.columns))
     elif as_json:
         print_json(frame.to_dict("list"))

@@ -125,7 +125,7 @@ def check(
     reading: Reading,
     json: Json = False,
 ) -> None:
-    """Check the equations of a saved model: against the model, the inverse, and autodiff.
+    """Check the equations of a saved model: against the model or law, the inverse, and autodiff.
 
     Leaves with exit code 4 where they disagree.
 
@@ -185,7 +185,7 @@ def checks_as_data(result: CheckResult) -> dict[str, Any]:
 
 def export(
     model: ModelFile,
-    lang: Annotated[Language, asked("Language of the source.")] = Language.python,
+    lang: Annotated[Language, asked("python, c, javascript, jax or latex.", "NAME")] = Language.python,
     out: Annotated[Path | None, asked("File to write; stdout when left out.", "FILE")] = None,
     complexity: Complexity = None,
     force: Force = False,
@@ -193,7 +193,7 @@ def export(
 ) -> None:
     """Write a model as source that stands alone: both directions, density and sampling.
 
-    A model of --method eql becomes one function per output.
+    A model of --method law, formula or eql becomes one function per output.
 
     Example: isr export model.isr --lang c --out model.c
     """

@@ -415,4 +415,4 @@ def test_the_equations_of_a_law_are_checked_against_it(law, run):
 def test_names_that_formulas_cannot_hold_are_told_beside_them(law, run, tmp_path):
     bundle = isr.load(law[0])
     save(replace(bundle, x_names=("Tag (d)", "gain")), tmp_path / "named.isr")
-    assert "where Tag_d is Tag (d)\n" in run("show", tmp_path / "named.isr").out
+    assert "where day is Tag (d)\n" in run("show", tmp_path / "named.isr").out

@@ -34,7 +34,7 @@ READ = {
     "many variables": (lambda v: jnp.sum(v), [f"x{i}" for i in range(1, 11)], "x₉ + x₁₀", "x_{9} + x_{10}"),
     "Greek letters": (lambda v: v[0] * v[1], ["ρ", "Δt"], "Δt·ρ", r"\Delta t \rho"),
     "a squared name": (lambda v: v[0] ** 2 + 1, ["σ²"], "(σ²)²", r"\left(\sigma^{2}\right)^{2}"),
-    "words": (lambda v: v[0] * v[1], ["depth", "speed"], "depth·speed", r"\mathrm{depth} \, \mathrm{speed}"),
+    "words": (lambda v: v[0] * v[1], ["depth", "speed"], "depth·speed", r"\mathrm{depth} \cdot \mathrm{speed}"),
     "free text": (lambda v: 2 * v[0], ["p (Pa)"], "2·p_Pa", r"2 \, \text{p (Pa)}"),
     "a tiny number": (lambda v: -1.5e-12 * v[0], ["x"], "−1.5·10⁻¹²·x", r"- 1.5 \cdot 10^{-12} x"),
     "cases": (

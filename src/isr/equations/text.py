@@ -122,6 +122,8 @@ class Readable(Printer):
     ) -> None:
         super().__init__(settings)
         self.digits, self.errors, self.labels = digits, errors, labels or {}
+        found = {name: label_of(name, self.labels) for name in self.labels}
+        self._words = {n for n, of in found.items() if of.verbatim or re.search("[A-Za-z]{2}", of.base)}
 
     def _as_ordered_terms(self, expr: Any, order: str | None = None) -> list[Any]:
         """``x2`` before ``x10``; ``z - t`` and ``1 + exp(g)`` where SymPy would write ``-t + z`` and ``exp(g) + 1``."""
@@ -170,6 +172,10 @@ class Readable(Printer):
         if not is_near or number_text(float(expr), self.digits) != "1":
             return expr
         return sympy.Add(1, sympy.Float(float(expr) - 1), evaluate=False)
+
+    def has_words(self, expr: Any) -> bool:
+        """Whether several of the user's names in an expression are words, or any text."""
+        return len(self._words) > 1 and len(self._words & {symbol.name for symbol in expr.free_symbols}) > 1
 
     def _print_Phi(self, expr: Any, exp: str | None = None) -> Any:
         return self._function(type(expr).__name__, [self._print(a) for a in expr.args], exp)

@@ -55,8 +55,10 @@ class TexPrinter(Readable, LatexPrinter):
         return self.names[name] + (f"^{{{power}}}" if power else "") + inner
 
     def _print_Mul(self, expr: Any) -> str:
-        """Factors side by side; with a thin space where one has several letters, which would run into the next."""
+        """Factors side by side; words with a little room, and a dot between several, which would read as a phrase."""
         printed = super()._print_Mul(expr)
+        if self.has_words(expr):
+            return printed.replace(r" \, ", r" \cdot ")
         return printed if re.search(r"\\(mathrm|text)\{", printed) else printed.replace(r" \, ", " ")
 
     def _print_MixtureQuantile(self, expr: Any, exp: str | None = None) -> str:
@@ -169,9 +171,13 @@ class MathMLPrinter(Readable, MathMLPresentationPrinter):
 
     def _print_Mul(self, expr: Any) -> Any:
         """Powers of e stay beside a fraction, as in LaTeX, and do not go below it."""
+        before = self._settings["mul_symbol"]
+        self._settings["mul_symbol"] = "·" if self.has_words(expr) else before
         held = {a: sympy.Dummy("zzz") for a in expr.args if isinstance(a, sympy.exp)}
         self._held |= {symbol: power for power, symbol in held.items()}
-        return super()._print_Mul(expr.func(*(held.get(a, a) for a in expr.args), evaluate=False))
+        printed = super()._print_Mul(expr.func(*(held.get(a, a) for a in expr.args), evaluate=False))
+        self._settings["mul_symbol"] = before
+        return printed
 
     def _print_Dummy(self, expr: sympy.Dummy) -> Any:
         return self._print(self._held[expr])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ import pandas as pd
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.formula import Formulas
 from isr.formulas.front import Front, Point, choose
-from isr.tables.names import check_names, names_given, symbol_names, visible
+from isr.tables.names import check_names, names_given, visible
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
@@ -271,11 +272,15 @@ class Bundle:
         if not hasattr(self.model, "sections"):
             return []
         verdict = str(self.metadata.get("verdict", ""))
-        (title, first), *others = self.model.sections(self.x_names)
-        symbols = zip(symbol_names([*self.x_names, *self.y_names]), self.x_names, strict=False)
-        names = [f"{symbol} is {name}" for symbol, name in symbols if symbol != name]
-        first = "\n".join([first, *([f"where {', '.join(names)}"] if names else [])])
-        return [("Verdict", verdict), (title, visible(first, "\n")), *others]
+        symbols = zip(self.model.law["x_names"], self.x_names, strict=False)
+        others = {str(symbol): name for symbol, name in symbols if symbol != name}
+
+        def explained(text: str) -> str:
+            told = [f"{s} is {name}" for s, name in others.items() if re.search(rf"\b{re.escape(s)}\b", text)]
+            return f"{text}\nwhere {visible(', '.join(told))}" if told else text
+
+        found = self.model.sections(self.x_names)
+        return [("Verdict", verdict), *((title, explained(text)) for title, text in found)]
 
     @cached_property
     def _read_laws(self) -> Any:

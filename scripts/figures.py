@@ -13,10 +13,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.integrate import solve_ivp
 
 import isr
 from isr.bijections.primitives import PRIMITIVES
 from isr.posterior.calibration import LEVELS, ecdf_band, marginal_coverage, sbc_ranks
+from isr.problems import kinematics
 from isr.problems.densities import BANANA
 
 OUT = Path(__file__).parents[1] / "docs" / "figures"
@@ -156,6 +158,46 @@ def landing() -> Any:
     return figure
 
 
+def arms() -> Any:
+    """Arms that reach a point, drawn from the posterior that two laws of an end point give."""
+    rows = kinematics.sample(2000, random_state=0)
+    post = isr.Inversion(random_state=0).fit(*rows).posterior(kinematics.TARGET)
+    draws = post.sample(60)
+    turned = np.cumsum(draws[:, 1:], axis=1)
+    steps = np.array([0.5, 0.5, 1.0]) * np.stack([np.cos(turned), np.sin(turned)])
+    across, up = np.concatenate([np.zeros((2, 60, 1)), np.cumsum(steps, axis=2)], axis=2)
+    figure, ax = plt.subplots(figsize=(6.2, 3.8))
+    ax.plot(across.T, (up + draws[:, :1]).T, "o-", ms=2.5, lw=0.8, color="tab:blue", alpha=0.4)
+    ax.plot(kinematics.TARGET[1], kinematics.TARGET[0], "*", ms=14, color="tab:red")
+    ax.set(xlabel="horizontal", ylabel="vertical", aspect="equal")
+    return figure
+
+
+def pendulum() -> Any:
+    """A law of one variable, its rows, and what it leaves of them."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"length": rng.uniform(0.1, 2.0, 200)})
+    y = 2 * np.pi * np.sqrt(x["length"] / 9.81) + 0.01 * rng.normal(size=200)
+    model = isr.LawRegressor(units={"length": "m", "period": "s"}, random_state=0).fit(x, y.rename("period"))
+    print(model.expressions_)
+    return model.plot(x, y.rename("period"))
+
+
+def hunters() -> Any:
+    """What was measured of two species, and the law of motion begun where it follows that best."""
+    rng, times = np.random.default_rng(0), np.linspace(0, 12, 49)
+
+    def rates(_: float, n: np.ndarray) -> list[float]:
+        return [n[0] * (1.0 - 0.5 * n[1]), n[1] * (0.3 * n[0] - 0.8)]
+
+    starts = ([3.0, 1.0], [1.0, 2.0], [5.0, 3.0])
+    exact = np.stack([solve_ivp(rates, (0, 12), s, t_eval=times, rtol=1e-9).y.T for s in starts])
+    values = exact * (1 + 0.02 * rng.normal(size=exact.shape))
+    model = isr.MotionRegressor().fit(times, values, names=["prey", "hunters"])
+    print(model.law_)
+    return model.plot(times, values)
+
+
 def report() -> Any:
     """A page in a browser, in light and dark; Chromium and Playwright draw it."""
     from playwright.sync_api import sync_playwright
@@ -184,9 +226,21 @@ def _chromium() -> str | None:
     return next((p for p in ("/usr/bin/chromium", "/usr/bin/google-chrome") if Path(p).exists()), None)
 
 
-FIGURES = {
-    f.__name__: f for f in (block, primitives, density, front, calibration, sensor, throws, landing, report)
-}
+DRAWN = (
+    block,
+    primitives,
+    density,
+    front,
+    calibration,
+    sensor,
+    throws,
+    landing,
+    arms,
+    pendulum,
+    hunters,
+    report,
+)
+FIGURES = {function.__name__: function for function in DRAWN}
 
 if __name__ == "__main__":
     mpl.use("agg")

@@ -147,7 +147,7 @@ class _Work:
             waiting, cut = self.rungs(ladder, many), False
         if cut:
             self.overdue += (self.doing,)
-        if waiting:
+        if waiting and all(self.search.pools):
             self.search.choose()
 
     def rungs(self, ladder: Sequence[Library], many: Search) -> bool:

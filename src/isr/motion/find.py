@@ -29,8 +29,8 @@ UNSUSPECTED = 0.005
 N_PROPOSED, N_SEARCHED, LEAST_SEARCHED, MOST_VALUES = 250, 100, 25, 3000
 # Laws within so many nats of the best one are fitted to everything, at most so many; within fewer they are told.
 NEAR, N_NEAR, AS_LIKELY = 10.0, 3, 3.0
-# Shares of the time after which the search ends, and the last fit.
-SEARCHED, FITTED = 0.75, 0.93
+# Shares of the time after which the search ends, idle terms of a law that it was cut at, and the last fit.
+SEARCHED, PRUNED, FITTED = 0.7, 0.8, 0.93
 # One library is sought through for this share of the time that is left, at most.
 RUNG = 0.3
 # And all of them for this one, where candidates wait that were only looked at.
@@ -89,7 +89,7 @@ def find_motion(
     """
     began = time.monotonic()
     work = _Work(series, tuple(modes), test, say)
-    steps = ((SEARCHED, lambda: work.climb(ladder)), (FITTED, work.fit_all))
+    steps = ((SEARCHED, lambda: work.climb(ladder)), (PRUNED, work.prune), (FITTED, work.fit_all))
     for share, step in steps:
         try:
             with until(began + share * max_time):
@@ -182,6 +182,11 @@ class _Work:
         self.whole, self.fitted = found, self.search.best if self.search else None
         self.notes = ("one channel was not measured, and its unit is free: it begins at 1",)
         return True
+
+    def prune(self) -> None:
+        """Take idle terms out of the best law of a search that was cut short."""
+        if self.overdue and self.search and self.search.best:
+            self.search.pruned(self.search.best)
 
     def fit_all(self) -> None:
         """Fit the best few to all trajectories but strays, and the best of them along as long stretches as it can."""

@@ -68,7 +68,9 @@ def is_rough(best: Fit) -> bool:
     series = best.series
     if series.n_times < ENOUGH_FOR_ROUGHNESS or best.exact.all():
         return False
-    return any(_excess(best, c) > HOPELESS for c in np.flatnonzero(series.seen.any(axis=(0, 1))))
+    # Medians on both sides: the noise may not be the same everywhere on the scale that it is first looked at.
+    usual = [np.nanmedian(np.abs(r)) / 0.6745 if np.isfinite(r).any() else 0.0 for r in best.scores()]
+    return any(size**2 * _excess(best, c) > HOPELESS for c, size in enumerate(usual) if size)
 
 
 def _excess(best: Fit, c: int) -> float:

@@ -173,7 +173,7 @@ class Search:
         pools = [shortlist(pool, N_TRIED) for pool in self.pools]
         best = min([f for f in (self._first(pools), self.best) if f], key=lambda f: f.price, default=None)
         while best is not None:
-            best = self._pruned(self._exchanged(best, pools))
+            best = self.pruned(self._exchanged(best, pools))
             noises = best.fit.likeliest_noises()
             if noises == self.series.noises:
                 break
@@ -233,7 +233,7 @@ class Search:
                         )
         return best
 
-    def _pruned(self, best: Found) -> Found:
+    def pruned(self, best: Found) -> Found:
         """Return it without those terms that do not pay for themselves."""
         refused: set[sympy.Symbol] = set()
         while len(best.fit.theta) > 1:

@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
+import isr
 from isr.tables import Bounds, Columns, check_paired, parse_bounds, read_row, read_table
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
@@ -148,7 +149,9 @@ BAD_ROWS = {
     ),
     "records": (np.zeros(2, dtype=[("a", float)]), TypeError, r"column 'x1' of x is not numeric"),
     "sparse": (csr_array(np.eye(2)), TypeError, r"x is a sparse matrix; pass x.toarray\(\)"),
-    "dictionary": ({"a": [1]}, TypeError, r"x must be an array, nested lists or a pandas frame, got dict"),
+    "dictionary": ({"a": [1]}, TypeError, r"got dict; pass pandas.DataFrame\(x\)"),
+    "generator": ((row for row in ROWS), TypeError, r"got generator; pass list\(x\)"),
+    "nothing": (None, TypeError, r"x must be an array, nested lists or a pandas frame, got None"),
     "file name": ("rows.csv", TypeError, r"x must be an array, nested lists or a pandas frame, got str"),
     "twin columns": (pd.DataFrame(ROWS, columns=["a", "a"]), ValueError, r"duplicate names of x: 'a'"),
     "half named": (
@@ -318,3 +321,23 @@ def test_bad_bounds_are_refused(bounds, error, message):
 def test_columns_need_one_name_unit_and_bound_each():
     with pytest.raises(ValueError, match="2 names, 1 units and 2 bounds"):
         Columns(("a", "b"), (None,))
+
+
+@pytest.mark.parametrize("estimator", [isr.LawRegressor(), isr.EQLRegressor(), isr.SymbolicFlow()])
+def test_what_is_masked_or_no_table_is_refused_by_regressors_and_densities_too(estimator):
+    hidden = np.ma.masked_array(np.ones((6, 2)), mask=[[1, 0]] * 6)
+    with pytest.raises(ValueError, match="X has 6 masked values; drop these rows or fill them in"):
+        estimator.fit(hidden, np.ones(6))
+    with pytest.raises(TypeError, match=r"got zip; pass list\(X\)"):
+        estimator.fit(zip(range(6), range(6), strict=True), np.ones(6))
+    if not isinstance(estimator, isr.SymbolicFlow):
+        with pytest.raises(ValueError, match="y has 6 masked values"):
+            estimator.fit(np.ones((6, 2)), hidden)
+        with pytest.raises(ValueError, match="y contains NaN or infinite values; drop these rows"):
+            estimator.fit(np.ones((6, 2)), np.array([None] * 6))
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", np.random.default_rng(0)])
+def test_a_seed_that_is_none_is_refused(seed):
+    with pytest.raises(ValueError, match="random_state must be a whole number from 0, a numpy RandomState"):
+        isr.LawRegressor(random_state=seed).fit(np.eye(6), np.ones(6))

@@ -210,3 +210,18 @@ def test_a_model_that_found_no_place_is_kept_elsewhere_and_told_by_the_exit_code
     assert code == 2
     assert "the model could not be saved as" in err.splitlines()[-1]
     assert load(calls[-1]).kind == "SymbolicFlow"
+
+
+def test_a_machine_that_jax_cannot_use_is_not_taken_for_a_damaged_file(model):
+    done = subprocess.run(
+        [sys.executable, "-m", "isr.cli", "show", str(model)],
+        env={**os.environ, "JAX_PLATFORMS": "junk"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: JAX cannot compute here: Unable to initialize backend 'junk'")
+
+
+def test_a_seed_beyond_64_bits_is_refused(model):
+    code, _, err = run_command("sample", model, "-n", 1, "--seed", 2**63)
+    assert code == 2
+    assert "Invalid value for '--seed': Input should be less than or equal to" in err

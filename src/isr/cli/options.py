@@ -23,7 +23,7 @@ def asked(text: str, metavar: str | None = None, *names: str, **more: Any) -> An
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.isr", help="A saved model.", show_default=False)]
 Json = Annotated[bool, asked("One JSON object for machines, nothing else.", None, "--json")]
 Force = Annotated[bool, asked("Replace files that exist already.", None, "--force")]
-Seed = Annotated[int, asked("Seed of everything drawn.", "N", min=0)]
+Seed = Annotated[int, asked("Seed of everything drawn.", "N", min=0, max=2**63 - 1)]
 Complexity = Annotated[
     int | None, asked("The best model of the front no more complex than this.", "N", min=0)
 ]

@@ -23,7 +23,7 @@ from isr.estimators.settings import Effort, Plan, Training, make_schedule, seed_
 from isr.estimators.status import Status, status_of
 from isr.formulas.front import Front, Point, choose
 from isr.storage import Bundle, save
-from isr.tables.arrays import without_times
+from isr.tables.arrays import checked_rows
 from isr.tables.tables import check_units
 from isr.training.checkpoint import History
 from isr.training.loop import keep_compiled_programs
@@ -275,8 +275,8 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Samples:
         """Return rows of numbers, those of no weight left out, and remember what columns are called."""
         options: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 4}
-        times_out = without_times(X), without_times(y, what="y")
-        x, targets = validate_data(self, *times_out, dtype=np.float64, **options)
+        rows = checked_rows(X), checked_rows(y, what="y")
+        x, targets = validate_data(self, *rows, dtype=np.float64, **options)
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, x, dtype=np.float64)
@@ -284,6 +284,8 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
             x, targets, weight = x[used], targets[used], weight[used]
         self.single_output_ = targets.ndim == 1
         targets = np.asarray(targets, dtype=float).reshape(len(x), -1)
+        if not np.isfinite(targets).all():  # None among objects
+            raise ValueError("y contains NaN or infinite values; drop these rows or fill them in")
         self.y_names_ = names_of(y, targets.shape[1], self._x_names())
         check_units(self.units or {}, [*self._x_names(), *self.y_names_], what="x and y")
         return Samples(x, targets, weight)
@@ -303,7 +305,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
     def predict(self, X: Any) -> np.ndarray:
         """Return the formulas' values for rows."""
         check_is_fitted(self, "fit_")
-        values: Any = validate_data(self, without_times(X), dtype=np.float64, reset=False)
+        values: Any = validate_data(self, checked_rows(X), dtype=np.float64, reset=False)
         with jax.enable_x64(True):
             predicted = np.asarray(self.formulas_.columns(jnp.asarray(values.T))[0]).T
         return predicted[:, 0] if self.single_output_ else predicted

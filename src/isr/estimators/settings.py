@@ -209,6 +209,11 @@ class Plan:
 
 def seed_of(random_state: Any) -> int:
     """Return the seed that scikit-learn's ``random_state`` stands for."""
-    if isinstance(random_state, int | np.integer):
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        raise ValueError(
+            f"random_state must be a whole number from 0, a numpy RandomState or None, got {random_state!r}"
+        ) from None

@@ -24,7 +24,7 @@ from isr.estimators.flow_fit import fit_ensemble, fit_flow
 from isr.estimators.rows import FlowTask, n_held_out
 from isr.estimators.settings import Effort, Training, condenser_of, explains_wrong_options, seed_of
 from isr.estimators.status import Status, overfitting, told_apart
-from isr.tables.arrays import LARGEST, refuse_extremes, warn_if_degenerate, without_times
+from isr.tables.arrays import LARGEST, checked_rows, refuse_extremes, warn_if_degenerate
 from isr.tables.bounds import sharp_box
 from isr.tables.tables import Table, read_table
 
@@ -187,7 +187,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the density of the rows of X; y is ignored."""
-        values: Any = validate_data(self, without_times(X), dtype=np.float64, ensure_min_samples=4)
+        values: Any = validate_data(self, checked_rows(X), dtype=np.float64, ensure_min_samples=4)
         names = getattr(self, "feature_names_in_", None)
         self._fit(read_table(values, names=names, units=self.units, bounds=self.bounds))
         return self
@@ -219,7 +219,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         return np.array([f"z{i + 1}" for i in range(self.flow_.bijection.dim)], dtype=object)
 
     def _checked(self, X: Any) -> np.ndarray:
-        values: Any = validate_data(self, without_times(X), dtype=np.float64, reset=False)
+        values: Any = validate_data(self, checked_rows(X), dtype=np.float64, reset=False)
         return values
 
     def __sklearn_tags__(self):

@@ -25,7 +25,7 @@ from isr.native import status
 from isr.posterior.calibration import Calibration
 from isr.posterior.outliers import TrainingRecord
 from isr.storage import Bundle, load
-from isr.tables.arrays import without_times
+from isr.tables.arrays import checked_rows
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _rows(
 
 
 def _table(values: Any) -> np.ndarray:
-    array = np.asarray(without_times(values, what="the data"), dtype=float)
+    array = np.asarray(checked_rows(values, what="the data"), dtype=float)
     return array.reshape(-1, 1) if array.ndim == 1 else array
 
 

@@ -325,6 +325,10 @@ def from_bytes(data: bytes) -> Bundle:
     """
     header = _checked_header(data)
     try:
+        jax.devices()
+    except RuntimeError as error:  # not the file's fault
+        raise OSError(f"JAX cannot compute here: {error}") from None
+    try:
         content = json.loads(json.loads(header)["__metadata__"]["isr"], parse_constant=_refuse_constant)
         schema = content["schema"]
         if isinstance(schema, bool) or not isinstance(schema, int):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,8 +37,9 @@ def take_apart(rows: Any, *, what: str) -> RawColumns:
         return RawColumns(arrays, None if other else check_names(rows.columns, what=what), len(rows))
     if hasattr(rows, "toarray"):
         raise TypeError(f"{what} is a sparse matrix; pass {what}.toarray()")
-    if isinstance(rows, str | bytes | dict | set):
-        raise TypeError(f"{what} must be an array, nested lists or a pandas frame, got {type(rows).__name__}")
+    if rows is None:
+        raise TypeError(f"{what} must be an array, nested lists or a pandas frame, got None")
+    _refuse_no_rows(rows, what)
     if isinstance(rows, np.ma.MaskedArray):
         rows = np.ma.filled(rows.astype(np.result_type(rows.dtype, np.float64)), np.nan)
     try:
@@ -57,6 +58,16 @@ def take_apart(rows: Any, *, what: str) -> RawColumns:
             "reshape it to (rows, columns)"
         )
     return RawColumns(list(array.T), None, len(array))
+
+
+def _refuse_no_rows(rows: Any, what: str) -> None:
+    """Raise for what NumPy would take for a single thing: text, mappings, sets, and what can be read only once."""
+    if isinstance(rows, str | bytes | Mapping | Set | Iterator):
+        remedy = {Iterator: f"; pass list({what})", Mapping: f"; pass pandas.DataFrame({what})"}
+        hint = next((told for kind, told in remedy.items() if isinstance(rows, kind)), "")
+        raise TypeError(
+            f"{what} must be an array, nested lists or a pandas frame, got {type(rows).__name__}{hint}"
+        )
 
 
 def _from_pandas(series: Any, pandas: Any) -> np.ndarray:
@@ -104,8 +115,12 @@ def refuse_times(column: Any, *, name: str, what: str) -> None:
         )
 
 
-def without_times(rows: Any, *, what: str = "X") -> Any:
-    """Return rows as they came, once no column of theirs is known to hold dates or times."""
+def checked_rows(rows: Any, *, what: str = "X") -> Any:
+    """Return rows as they came, once they are known to hold no dates or times, no masked values, and to be rows."""
+    _refuse_no_rows(rows, what)
+    if np.ma.is_masked(rows):  # scikit-learn would take the values below the mask
+        n = int(np.ma.count_masked(rows))
+        raise ValueError(f"{what} has {n} masked values; drop these rows or fill them in")
     if hasattr(rows, "dtypes") and hasattr(rows, "columns"):
         for i, name in enumerate(rows.columns):
             refuse_times(rows.iloc[:, i], name=str(name), what=what)

@@ -238,12 +238,13 @@ class EquationModel(Shown, BaseEstimator):
         history = self.history_.frame().items()
         labels = {str(index): label for index, label in self._chosen.labels.items()}
         known: dict[str, Any] = {
-            "constants": {"errors": np.asarray(self.errors_, dtype=float), "labels": labels},
             "front": self._figures(),
             "history": {n: c.to_numpy() if c.dtype.kind in "if" else c.tolist() for n, c in history},
             "status": str(self.status_),
             "seed": self.seed_,
         }
+        if self._chosen.errors is not None:
+            known["constants"] = {"errors": self._chosen.errors, "labels": labels}
         return {**known, **more}
 
     def _others(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ FUNCTIONS = frozenset("sqrt reciprocal exp log sin cos tan asin acos atan sinh c
 """What a law may call unless it is restricted."""
 KEPT, TIDIED = 8, 3
 DEEPEST = 10
-# Of the functions of the target all but so many, and those that are not plain beside it, get only what takes no time.
+# Functions of the target beyond so many, and those that are not plain beside it, get fewer families.
 PLAINEST, PLAIN = 3, 1.5
 # What simple numbers may be worth, in nats.
 IN_REACH = 30.0
@@ -237,7 +237,7 @@ def _stages(search: Search, problem: Problem, families: Sequence[tuple[str, Any]
             early = families is _WHOLE
             for rank, changed in enumerate(outer(problem, search.pool.nearest)):
                 is_plain = rank < PLAINEST and changed.plainness < PLAIN * problem.plainness
-                most, least = (3 if early and rank else len(_INSIDE)), (1 if early else 2)
+                most, least = (3 if early and rank else len(_INSIDE)), (1 if early else 5)
                 _stages(search, changed, _INSIDE[: most if is_plain else least])
         elif family is powers:
             for changed in powers(problem, search.pool.nearest):

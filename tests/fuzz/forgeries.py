@@ -28,7 +28,8 @@ from isr.cli import main
 from isr.cli.program import FAULT, meaning
 from isr.cli.show import describe
 from isr.inversion.law import Column, Group, Law
-from isr.inversion.prior import of_prior, recognise_prior
+from isr.inversion.parts import Joint, NormalMixture
+from isr.inversion.prior import PriorLaw, of_prior
 from isr.inversion.record import SavedLaws, of_law, of_prior_law
 from isr.motion.law import Channel, MotionLaw
 from isr.motion.record import SavedMotion, of_motion
@@ -104,7 +105,7 @@ def whole_models() -> list[bytes]:
         to_bytes(Bundle(make("leaky ReLU"))),
         to_bytes(Bundle(Ensemble.of((make("polar"), make("tails"), make("bounded")), [0.5, 0.3, 0.2]))),
         to_bytes(
-            Bundle(SavedLaws(of_law(several), recognised()), ("a", "b"), ("y", "w", "v"), kind="Inversion")
+            Bundle(SavedLaws(of_law(several), mixture_of_two()), ("a", "b"), ("y", "w", "v"), kind="Inversion")
         ),
         to_bytes(Bundle(SavedMotion(of_motion(motion)), kind="MotionRegressor")),
         to_bytes(
@@ -114,11 +115,11 @@ def whole_models() -> list[bytes]:
     ]  # fmt: skip
 
 
-def recognised() -> list:
-    """A law of x as it is recognised from rows: one column of a mixture, one that depends on it."""
-    rng = np.random.default_rng(0)
-    a = np.where(rng.random(400) < 0.4, -3.0, 2.0) + rng.normal(size=400)
-    return of_prior_law(recognise_prior(np.stack([a, np.exp(0.3 * a + rng.normal(size=400))], 1), ("a", "b")))
+def mixture_of_two() -> list:
+    """A law of x as it is recognised where two variables lie in two clouds."""
+    shapes = np.array([[[1.0, 0.3], [0.3, 1.0]], [[0.5, 0.0], [0.0, 2.0]]])
+    clouds = NormalMixture(np.array([0.4, 0.6]), np.array([[-3.0, 0.0], [2.0, 1.0]]), shapes)
+    return of_prior_law(PriorLaw(("a", "b"), (Joint((0, 1), clouds),)))
 
 
 def places(node, path=()):
@@ -163,7 +164,7 @@ def _twist(rng, bundle, place, tensors):
         words = (*layout.CLASSES, *PRIMITIVES, *_KINDS)
         node[last] = _law(rng, 6) if rng.integers(2) else words[rng.integers(len(words))]
     elif isinstance(old, bool | int | float) and kind <= 4:
-        near = (old + 1, old - 1, -old, old / 2, 2 * old, 0, 1, float(rng.normal()), int(rng.integers(5)))
+        near = (old + 1, old - 1, -old, old // 2, 2 * old, 0, 1, float(rng.normal()), int(rng.integers(5)))
         node[last] = near[rng.integers(len(near))]
     elif isinstance(old, list) and kind <= 3:
         i, j = rng.integers(len(old) + 1, size=2)

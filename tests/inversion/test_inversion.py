@@ -4,6 +4,7 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
@@ -51,7 +52,6 @@ class Grid:
 @pytest.fixture(scope="module", params=["found", "given"])
 def model(request):
     x, y = sensor(5000)
-    import pandas as pd
 
     frame = pd.DataFrame(x, columns=list(BOX))
     law = None if request.param == "found" else SENSOR_LAW
@@ -199,3 +199,10 @@ def test_the_error_of_a_constant_stands_beside_it_in_text_latex_and_file_and_can
     assert f"{slope}({error:.0f}) x_{{1}} x_{{2}}" in model.law_.latex()
     assert str(to_law(of_law(model.law_))) == line
     assert parse(line.split(" ± ")[0].split(" = ")[1], ["x1", "x2"]) == parse(f"{slope}*x1*x2", ["x1", "x2"])
+
+
+@pytest.mark.parametrize("law", ["sqrt(-a)", "exp(exp(exp(a)))"])
+def test_a_stated_law_without_a_finite_value_is_refused(law):
+    x = pd.DataFrame({"a": np.linspace(2, 3, 40)})
+    with pytest.raises(ValueError, match=r"the law '.*' of y has no finite value in 40 of 40 rows of x"):
+        isr.Inversion(law=law).fit(x, pd.DataFrame({"y": np.linspace(0, 1, 40)}))

@@ -28,7 +28,7 @@ from isr.inversion.proposal import find_proposal
 from isr.inversion.record import of_laws
 from isr.inversion.rivals import ROUGH
 from isr.inversion.screen import N_ROWS, normal_scores
-from isr.inversion.written import read_laws, sampler_code
+from isr.inversion.written import sampler_code, stated_laws
 from isr.posterior.abstract import AbstractPosterior, summary_table
 from isr.posterior.outliers import Extent, TrainingRecord, warn_if_unlike
 from isr.posterior.posterior import read_observations
@@ -298,7 +298,7 @@ class Inversion(Shown, BaseEstimator):
         seed = seed_of(self.random_state)
         return find_law(
             x.values, y.values, symbols, y.names, search=Searcher(self.max_time), noise=noise,
-            stated=read_laws(self.law, symbols, y.names), say=self._say, seed=seed,
+            stated=stated_laws(self.law, x.values, symbols, y.names), say=self._say, seed=seed,
         )  # fmt: skip
 
     def _compare(self, x: Table, y: Table, ends: float) -> None:

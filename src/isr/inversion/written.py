@@ -16,6 +16,7 @@ from isr.equations.extract import function_program
 from isr.equations.functions import NAMES
 from isr.equations.program import Program, compose
 from isr.inversion.law import Law
+from isr.inversion.means import values_of
 from isr.inversion.parts import Alone
 from isr.inversion.prior import PriorLaw
 from isr.inversion.proposal import Proposal
@@ -65,6 +66,21 @@ def read_laws(given: Any, x_names: Sequence[str], y_names: Sequence[str]) -> dic
     else:
         given = dict(zip(y_names, given, strict=True))
     return {name: Formula(parse(str(text), x_names)) for name, text in given.items()}
+
+
+def stated_laws(
+    given: Any, x: np.ndarray, x_names: Sequence[str], y_names: Sequence[str]
+) -> dict[str, Formula]:
+    """Return what `read_laws` does, once every law is known to have a value at the rows of x."""
+    laws = read_laws(given, x_names, y_names)
+    for name, law in laws.items():
+        with np.errstate(all="ignore"):
+            n = int(np.sum(~np.isfinite(values_of(law, x, x_names))))
+        if n:
+            raise ValueError(
+                f"the law {law.text()!r} of {name} has no finite value in {n} of {len(x)} rows of x"
+            )
+    return laws
 
 
 def _of_function(function: Any, x_names: Sequence[str], y_names: Sequence[str]) -> list[Formula]:

@@ -252,6 +252,7 @@ def in_prior(**fields):
 @pytest.mark.parametrize(
     ("which", "change", "message"),
     [
+        (2, in_prior(kind="function"), r"not that of a model \('text'\)"),
         (13, in_prior(weights=[1.0]), "weights, means and covariances of a mixture do not fit"),
         (2, in_prior(column=7), r"of the columns \[0, 7\], not of each of 2 variables once"),
         (2, in_prior(column=-0.0), r"of the columns \[0, 0\], not of each"),

@@ -73,11 +73,15 @@ class SavedLaws(eqx.Module):
             if drawn.shape != (2, len(part.columns)) or np.isnan(drawn).any():
                 raise ValueError(f"a law of x gives no numbers for the columns {list(part.columns)}")
 
+    def _functions(self) -> str:
+        """What the laws of x are called that are known as functions alone."""
+        return ", ".join(part["text"] for part in self.prior if part["kind"] == "function")
+
     def to_prior(self, names: Sequence[str], prior: Any = None) -> PriorLaw:
         """Return the law of x, or the one given; a prior known as a function alone is in no file."""
         if prior is not None:
             return of_prior(parse_prior(prior), names)
-        what = ", ".join(part["text"] for part in self.prior if part["kind"] == "function")
+        what = self._functions()
         if what:
             raise ValueError(
                 f"the prior {what} is no distribution that a file can hold; give it again as prior=..."

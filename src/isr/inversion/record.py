@@ -63,6 +63,7 @@ class SavedLaws(eqx.Module):
         """Raise unless every formula and every law can be read, and the laws of x are of each variable once."""
         names = self.to_law().x_names
         n = len(names)
+        self._functions()
         parts = [_to_part(part) for part in self.prior if part["kind"] != "function"]
         columns = sorted(column for part in parts for column in part.columns)
         if columns != list(range(n)) and len(parts) == len(self.prior):

@@ -61,12 +61,15 @@ def regressor() -> isr.EQLRegressor:
         Formulas(jnp.array([-11.0, 0.05]), (slope,), 1, 2),
         Formulas(jnp.array([-26.5, 0.05, 0.01]), (law,), 1, 2),
     ]
-    front = [Point(law, 5 + 8 * i, 2 + i, 0.1 - i, 0.1 - i, np.zeros(3)) for i, law in enumerate(laws)]
+    errors = np.array([0.5, 0.002, np.nan])
+    front = [
+        Point(laws[0], 5, 2, 0.1, 0.1, np.zeros(3)),
+        Point(laws[1], 13, 3, -0.9, -0.9, np.zeros(3), errors=errors, labels={2: "1/100"}),
+    ]
     model = isr.EQLRegressor(units={"depth": "m", "y": "Pa"})
     model.feature_names_in_, model.n_features_in_ = np.array(["depth", "speed"], dtype=object), 2
     model.y_names_ = ("y",)
-    errors = np.array([0.5, 0.002, np.nan])
-    model.fit_ = SimpleNamespace(front=front, chosen=1, errors=errors, labels={2: "1/100"}, n_train=160)
+    model.fit_ = SimpleNamespace(front=front, chosen=1, n_train=160)
     curves = [np.array([loss, 2 * loss]) for loss in (3.0, 2.0, 1.5)]
     history = History(["warm up", "warm up", "refit"], curves, curves)
     model.status_, model.seed_, model.history_ = "converged", 0, history

@@ -321,10 +321,3 @@ def test_a_function_without_a_form_is_named(language):
     forward = Program((x,), (), (), (sympy.LambertW(x),), sympy.S.Zero)
     with pytest.raises(ValueError, match=r"LambertW.*elementary functions"):
         generate(Expressions(forward, Program((z,), (), (), (z,), sympy.S.Zero), ("x",)), language)
-
-
-def test_equations_that_do_not_fit_the_names_are_refused():
-    x, z = sympy.symbols("x z", real=True)
-    program = Program((x,), (), (), (x,), sympy.S.Zero)
-    with pytest.raises(ValueError, match="read 1 variables, but x has 2"):
-        Expressions(program, Program((z,), (), (), (z,), sympy.S.Zero), ("a", "b"))

@@ -111,14 +111,7 @@ def find_law(
     task.frozen += [c for k in columns if k.name in task.stated for c in k.mean.constants]
     if noise is not None:
         task.frozen += [c for k in columns for c in k.scale.constants if c in set(noise.tolist())]
-    if law.columns:
-        law = task.refitted(law)
-        task.say("which residuals belong together")
-        grouped = find_groups(law, task.features, task.y, search, task.frozen)
-        if any(len(g.columns) > 1 for g in grouped.groups):
-            law = task.refitted(grouped)
-        noisier = with_families(law, task.features.x, task.y, task.is_stated)
-        law = law if noisier is law else task.refitted(noisier)
+    law = task.joint(law) if law.columns else law
     doubt = None
     if search is not None:
         law, rivals = task.settled(law)
@@ -145,8 +138,6 @@ class _Task:
     forms: dict[str, list[tuple[Formula | None, Formula | None]]] = field(default_factory=dict)
     coarse: set[int] = field(default_factory=set)
     fitted: Refitted | None = None
-
-    # Means and scales ---------------------------------------------------------------------------------------------
 
     def columns(self) -> tuple[tuple[Column, ...], list[int]]:
         """The law of each column that says something of x, and their numbers; those that differ by noise share it."""
@@ -315,7 +306,15 @@ class _Task:
             s.expression == 0 or any(c in self.frozen for c in s.constants) for s in scales
         )
 
-    # All together -------------------------------------------------------------------------------------------------
+    def joint(self, law: Law) -> Law:
+        """The law with columns that depend on each other in groups, and the kind of noise each group has."""
+        law = self.refitted(law)
+        self.say("which residuals belong together")
+        grouped = find_groups(law, self.features, self.y, self.search, self.frozen)
+        if any(len(g.columns) > 1 for g in grouped.groups):
+            law = self.refitted(grouped)
+        noisier = with_families(law, self.features.x, self.y, self.is_stated)
+        return law if noisier is law else self.refitted(noisier)
 
     def refitted(self, law: Law) -> Law:
         """The law with all constants of noisy columns fitted together; shared and snapped where BIC gains."""

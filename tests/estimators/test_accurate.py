@@ -154,6 +154,7 @@ def test_many_restarts_obey_the_time_they_are_given():
     assert time.process_time() - began < 30
 
 
+@pytest.mark.slow
 def test_a_default_fit_reads_a_skewed_column_as_its_logarithm(skewed):
     x, y, _ = skewed
     with warnings.catch_warnings():

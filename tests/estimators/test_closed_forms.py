@@ -138,6 +138,7 @@ def test_a_spiral_is_unwound():
     assert abs(float(form.steps[0].pitch) - 0.3) < 0.01
 
 
+@pytest.mark.slow
 def test_a_density_without_a_constant_to_learn_is_fitted_and_its_bounds_are_told():
     rows = np.random.default_rng(0).uniform(size=(2000, 2))
     model = isr.SymbolicFlow(training=isr.Training("quick", n_restarts=2, verbose=False), random_state=0).fit(

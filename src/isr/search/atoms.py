@@ -160,9 +160,8 @@ def atoms(problem: Problem, kinds: tuple[Atom, ...], n_arguments: int, *, number
         argument = written(problem.symbols, e)
         for kind in kinds:
             is_idle = kind.write is sympy.Abs and (u.min() >= 0 or u.max() <= 0)
-            is_idle |= (
-                kind.write is kink and not argument.is_Symbol
-            )  # there are few; of monomials they crowd others out
+            # Kinks of monomials would crowd others out.
+            is_idle |= kind.write is kink and not argument.is_Symbol
             if kind.needs in problem.functions and not is_idle:
                 numbers_inside = _numbers(kind, width, numbers)
                 if argument.is_Symbol and width > MANY_TURNS and kind.needs in ("sin", "cos", "tan"):

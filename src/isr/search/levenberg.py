@@ -8,7 +8,7 @@ import numpy as np
 
 from isr.search.evaluate import Opened
 
-# How damping changes, where it starts and ends. A start of 0.1 holds back forms that are nearly linear in their numbers.
+# How damping changes, where it starts and ends. A start of 0.1 holds back forms nearly linear in their numbers.
 RISE, FALL, START, MOST = 3.0, 0.1, 1e-3, 1e8
 # A step that gains less than this share ends a fit, unless damping above this held it back.
 SMALL, FREE = 1e-7, 1e-6

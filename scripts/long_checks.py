@@ -29,9 +29,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "interrupts": ("tests/cli/test_interrupts.py", "tests/cli/test_fit.py", "tests/estimators/test_symbolic_flow.py",
                    "-k", "signal or terminated or running_out_of_time or fitted_saved_and_shown"),
     "cluster": ("tests/cluster",),
-    "devices": ("tests/training/test_devices.py",),
     "numerics": ("tests/estimators/test_numerics.py",),
-    "rows on disk": ("tests/estimators/test_streams.py",),
     "fuzz": ("tests/fuzz",),
     "guided fuzz": ("scripts/fuzz_readers.py",),
 }  # fmt: skip

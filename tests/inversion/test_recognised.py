@@ -89,6 +89,15 @@ def test_a_logarithm_is_not_taken_for_a_sum_of_waves():
     assert re.match(r"y1 = ([\d.()]+\*)?log\(x1\) ± ", str(model.law_))
 
 
+def test_a_square_beside_a_cosine_is_not_taken_for_a_sum_of_waves():
+    rng = np.random.default_rng(0)
+    x = rng.uniform([-3, -2, 0], [3, 2, 1], size=(250, 3))
+    y = 3 * np.cos(x[:, 0]) + x[:, 1] ** 2 + 0.05 * rng.normal(size=250)
+    law = str(isr.Inversion(fallback=False).fit(x, y).law_)
+    assert "x2**2" in law
+    assert law.count("cos") == 1
+
+
 def test_a_mixture_of_several_variables_is_saved(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.choice([-2.0, 2.0], (600, 1)) + 0.5 * rng.normal(size=(600, 2))

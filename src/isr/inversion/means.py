@@ -103,7 +103,8 @@ def find_mean(
         special = None if known else fit_functions(x, y, names, functions, weight=weight)
         if special is not None:
             mean = judge(special.formula)
-            if mean.p_value > CLEARLY and special.n_terms <= x.shape[1] + 1:
+            # More terms than variables, one for a constant, may stand in for something shorter.
+            if mean.p_value > CLEARLY and special.n_terms <= len(special.formula.variables) + 1:
                 return mean
     for formula in also:
         judge(formula)

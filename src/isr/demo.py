@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
 
 from isr.equations.check import CheckResult, check
 from isr.estimators.inverse import ConditionalISR
@@ -98,7 +100,10 @@ def fit(effort: Effort = EFFORT) -> ConditionalISR:
         training=Training(effort, penalty=None, n_restarts=1),
         random_state=0,
     )
-    return model.fit(frame[list(arm.X_NAMES)], frame[list(arm.Y_NAMES)])
+    with warnings.catch_warnings():
+        # It is trained for seconds; the page shows its status beside the laws.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(frame[list(arm.X_NAMES)], frame[list(arm.Y_NAMES)])
 
 
 def _named(x: np.ndarray, y: np.ndarray) -> pd.DataFrame:

@@ -130,7 +130,7 @@ def _weights(steps: tuple[AbstractBijection, ...]) -> Any:
 
 
 # A program takes a megabyte or three.
-MOST_PROGRAMS = 64
+MOST_PROGRAMS = 32
 
 
 def compiled(function: Callable[..., Any], model: Any, *fixed: Hashable) -> Callable[..., Any]:

@@ -87,7 +87,7 @@ CLIP = 1.0
 # Programs that took so many seconds to compile are kept on disk.
 LEAST_SECONDS = 0.3
 # Programs of so many kinds of fits are kept in memory: rounds, folds and repeats share theirs.
-MOST_KEPT = 16
+MOST_KEPT = 6
 # Members evaluated at once: their values for all rows must not fill the memory.
 EVALUATED_TOGETHER = 8
 # The learning rate is no part of it: rates come in with every epoch, so that all phases share one compiled program.

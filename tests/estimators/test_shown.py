@@ -30,6 +30,78 @@ MODELS = {
 }  # fmt: skip
 
 
+FLIGHT = np.linspace(0, 2, 30)
+# What can be shown of a loaded model: with rows, and without them the number of axes or what is wanted instead.
+NEEDS_Y = "draws x for a given y: give rows, plot.x, y., or draw one posterior, posterior.y..plot"
+LOADED = {
+    "density": (4, 4),
+    "conditional": (4, NEEDS_Y),
+    "joint": (3, NEEDS_Y),
+    "law": (3, 9),
+    "formula": (3, "knows no law of x: give rows, plot.x. or plot.x, y."),
+    "motion": (1, "drawn over trajectories: give times and values, plot.times, values."),
+}
+
+
+def fitted(name):
+    """A model, and the rows that it is shown over."""
+    if name == "formula":
+        return isr.LawRegressor(units=UNITS, random_state=0).fit(*rows()), rows()
+    if name == "motion":
+        runs = np.stack([np.exp(-2 * FLIGHT), 3 * np.exp(-2 * FLIGHT)])[:, :, None]
+        library = [isr.motion.library.Library(1)]
+        return isr.MotionRegressor(library=library).fit(FLIGHT, runs, names=["a"]), (FLIGHT, runs)
+    make, has_y, _ = MODELS[name]
+    x, y = rows()
+    return make(x, y), (x, y)[: 1 + has_y]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", LOADED)
+def test_a_loaded_model_says_and_draws_what_the_fitted_one_does(name, tmp_path):
+    model, data = fitted(name)
+    model.save(tmp_path / "model.isr")
+    loaded = isr.load(tmp_path / "model.isr")
+    assert loaded.summary() == model.summary()
+    assert loaded.title == model.summary().splitlines()[0]
+    with_rows, without = LOADED[name]
+    for shown in (loaded, model):
+        figure = shown.plot(*data)
+        assert len(figure.axes) == with_rows
+        mpl.pyplot.close(figure)
+    if isinstance(without, str):
+        with pytest.raises(ValueError, match=without):
+            loaded.plot()
+        return
+    figure = loaded.plot()
+    assert len(figure.axes) == without
+    assert figure.get_suptitle() == "draws of the model"
+    mpl.pyplot.close(figure)
+
+
+def test_the_predictive_check_is_drawn_with_the_observation_in_red():
+    x, y = rows()
+    model = isr.Inversion({"a": (1, 3), "b": (1, 3)}, law="a*b", fallback=False, random_state=0).fit(x, y)
+    checked = model.posterior([[4.0], [4.2]]).predictive()
+    figure = checked.plot()
+    (ax,) = figure.axes
+    assert ax.get_xlabel() == "c"
+    assert [line.get_xdata()[0] for line in ax.lines] == [4.0, 4.2]
+    assert f"p = {checked.p_value:.2g}" in figure.get_suptitle()
+    # The predictions lie around the observations, as wide as the noise.
+    assert abs(checked.y.mean() - 4.1) < 0.1
+    assert 0.09 < checked.y.std() < 0.2
+    mpl.pyplot.close(figure)
+
+
+def test_a_fit_tells_the_best_so_far_and_the_time_that_is_left(capsys):
+    x, y = rows()
+    isr.Inversion(noise=0.1, fallback=False, verbose=True, random_state=0, max_time=5).fit(x, np.sin(y))
+    told = capsys.readouterr().err
+    assert "best so far" in told
+    assert "(at most 5 s left)" in told
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_says_and_draws_what_it_found(name):

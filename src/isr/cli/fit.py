@@ -256,10 +256,10 @@ def conclude(
     A file that appeared at ``out`` during the fit gives way, or not; where an `Inversion` fell back to a flow, the
     flow is saved.
     """
-    verdict = getattr(estimator, "verdict_", None)
+    from isr.storage.shown import how_good
+
+    bundle = _with_facts(estimator.to_bundle(), provenance)
     estimator = getattr(estimator, "fallback_", None) or estimator
-    facts = dict(provenance) if verdict is None else {**provenance, "verdict": verdict}
-    bundle = _with_facts(estimator.to_bundle(), facts)
     wanted, out = out, _kept(bundle, out, overwrite)  # before anything that could fail or be interrupted
     scores, result = {}, None
     if not bundle.sections:
@@ -268,25 +268,23 @@ def conclude(
         _kept(bundle, out, True)
         x, y = (None if part is None else part.to_numpy()[:N_CHECKED] for part in pairs[:2])
         result = check_model(bundle, x, y)
-    status = verdict if bundle.sections else str(estimator.status_)
+    status = bundle.metadata["verdict" if bundle.sections else "status"]
     if as_json:
         checks = {} if result is None else {"scores": scores, "checks": checks_as_data(result)}
         print_json({"out": str(out), **described(bundle), "status": status, **checks})
     else:
-        if verdict and not bundle.sections:
-            section("Verdict", verdict)
         if bundle.sections or bundle.expressions.n_constants <= MOST_CONSTANTS:
             describe(bundle, "forward")
         else:
             say(
-                f"{bundle.kind}: {bundle.expressions.n_constants} numbers in its equations, those of "
-                f"standardisation included: too long to print here; isr show {out} does"
+                f"{bundle.title}\nits equations are too long to print here; isr show {shlex.quote(str(out))} does"
             )
+            section("How good they are", how_good(bundle))
             print_front(bundle)
         if result is not None:
             section("Held-out rows", _shown(scores))
             section("The equations against the model", str(result))
-        section(f"Saved: {out}", "" if result is None else f"status: {status}")
+        section(f"Saved: {out}", "")
         section("Next", "\n".join(_next(bundle, out, rows)))
     if result is not None:
         result.raise_if_failed()

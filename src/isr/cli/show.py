@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 # Entries of a model's metadata that are data, too long to print.
 NOT_SHOWN = ("front", "training", "history", "constants")
-_WAYS = {"forward": "from x to the latent", "inverse": "from the latent to x"}
 MOST_CALIBRATED, N_DRAWS = 500, 99
 Language = StrEnum("Language", "python c javascript jax latex")
 
@@ -57,18 +56,12 @@ def show(
 
 def describe(bundle: Bundle, direction: str) -> None:
     """Print what a model is, its equations in one direction and its front."""
-    if bundle.sections:  # of an `Inversion`
-        say(bundle.title)
-        for title, text in bundle.sections:
-            section(title, text)
-        return
-    equations, errors = bundle.expressions, bundle.printed_errors
-    lines = equations.text(direction, unicode=True, errors=errors)
+    from isr.storage.shown import parts
+
+    found = parts(bundle, direction)
     say(bundle.title)
-    say(f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations")
-    section("Equations" if equations.inverse is None else f"Equations, {_WAYS[direction]}", lines)
-    if errors:
-        say("  (digits in parentheses: standard error of the last ones)")
+    for title, text in found:
+        section(title, text)
     print_front(bundle)
 
 

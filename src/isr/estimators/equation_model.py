@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from isr.formulas.front import Front, Point, choose
 from isr.storage import Bundle, save
 from isr.tables.arrays import checked_rows
 from isr.tables.tables import check_units
+from isr.tables.workers import is_watched
 from isr.training.checkpoint import History
 from isr.training.loop import keep_compiled_programs
 from isr.training.monitor import Monitor
@@ -39,7 +41,7 @@ MOST_NUMBERS = 200_000
 
 
 class Shown:
-    """Gives `summary` and `plot` to estimators that have ``to_bundle`` and either ``predict`` or ``sample``.
+    """Gives estimators that have ``to_bundle`` what their bundle says and draws, files, and lines of progress.
 
     Example:
         >>> from isr.estimators.inversion import Inversion
@@ -54,46 +56,16 @@ class Shown:
 
     def summary(self) -> str:
         """Return what was found: the equations, how the fit ended, and how accurate it is."""
+        return self.to_bundle().summary()  # type: ignore[attr-defined]
+
+    def plot(self, x: Any = None, y: Any = None) -> Figure:
+        """Return a figure of the model, over rows of data where they are given; see `Bundle.plot`."""
+        return self.to_bundle().plot(x, y)  # type: ignore[attr-defined]
+
+    def _say(self, line: str) -> None:
         model: Any = self
-        if hasattr(model, "law_"):
-            parts = [str(model.law_), "", str(model.prior_), "", model.verdict_]
-        else:
-            chosen = model.front_.loc[model.front_["chosen"]].iloc[0]
-            figures = f"complexity {chosen['complexity']:g}, held-out loss {chosen['nll']:.4f} nats"
-            parts = [str(model.expressions_), "", figures, f"the fit: {model.status_}"]
-        return "\n".join([model.to_bundle().title, "", *parts])
-
-    def plot(self, x: Any, y: Any = None) -> Figure:
-        """Return a figure of rows against the model.
-
-        A model that predicts y is shown by its predictions and by what they leave against each variable of x, any
-        other by its draws, one for each row of y where it reads one, over the rows of x in grey.
-
-        Args:
-            x: Rows of x.
-            y: Rows of y; a density has none.
-        """
-        from isr.posterior.plots import fit_plot, pair_plot
-
-        model: Any = self
-        bundle = model.to_bundle()
-
-        def as_rows(values: Any) -> np.ndarray:
-            array = np.asarray(values, dtype=float)
-            return array[:, None] if array.ndim == 1 else array
-
-        rows = as_rows(x)
-        labels = [
-            f"{n} ({bundle.units[n]})" if n in bundle.units else n for n in (*bundle.x_names, *bundle.y_names)
-        ]
-        if y is not None and hasattr(model, "predict"):
-            n = len(bundle.x_names)
-            return fit_plot(rows, as_rows(y), as_rows(model.predict(x)), labels[:n], labels[n:])
-        drawn = model.sample(len(rows)) if y is None else model.sample(y, 1)[:, 0]
-        return pair_plot(
-            drawn[np.isfinite(drawn).all(axis=1)], bundle.x_names, units=bundle.units, prior=rows,
-            title="rows in grey, draws of the model in blue",
-        )  # fmt: skip
+        if is_watched() if model.verbose is None else model.verbose:
+            print(line, file=sys.stderr, flush=True)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file; `isr.load` reads it without any training code."""

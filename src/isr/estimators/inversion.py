@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +36,6 @@ from isr.posterior.simulation import simulate
 from isr.storage import Bundle
 from isr.tables.names import symbol_names
 from isr.tables.tables import Table, read_table
-from isr.tables.workers import is_watched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -274,7 +272,8 @@ class Inversion(Shown, BaseEstimator):
         """Return what a file of this model holds."""
         check_is_fitted(self, "law_")
         if self.fallback_ is not None:
-            return self.fallback_.to_bundle()
+            flow = self.fallback_.to_bundle()
+            return replace(flow, metadata={**flow.metadata, "verdict": self.verdict_})
         known = {"verdict": self.verdict_, "tests": dict(self.tests_), "training": self.training_.to_dict()}
         known["extent"] = self.extent_.to_dict()
         return Bundle(
@@ -283,10 +282,6 @@ class Inversion(Shown, BaseEstimator):
         )  # fmt: skip
 
     # Fitting --------------------------------------------------------------------------------------------------
-
-    def _say(self, line: str) -> None:
-        if is_watched() if self.verbose is None else self.verbose:
-            print(line, file=sys.stderr, flush=True)
 
     def _find(self, x: Table, y: Table, symbols: Sequence[str]) -> Any:
         if self.series is not None:
@@ -297,7 +292,7 @@ class Inversion(Shown, BaseEstimator):
         )
         seed = seed_of(self.random_state)
         return find_law(
-            x.values, y.values, symbols, y.names, search=Searcher(self.max_time), noise=noise,
+            x.values, y.values, symbols, y.names, search=Searcher(self.max_time, self._say), noise=noise,
             stated=stated_laws(self.law, x.values, symbols, y.names), say=self._say, seed=seed,
         )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +31,6 @@ from isr.search.rows import REFIT_ROWS, Data
 from isr.search.surrogate import lack_of_fit
 from isr.tables.names import did_you_mean, symbol_names
 from isr.tables.tables import Columns, split_rows
-from isr.tables.workers import is_watched
 from isr.training.checkpoint import History
 
 if TYPE_CHECKING:
@@ -102,12 +100,11 @@ class LawRegressor(FormulaRegressor):
         rows = self._checked(X, y, sample_weight)
         self.seed_ = seed_of(self.random_state)
         split = split_rows(len(rows.x), held_out=n_held_out(len(rows.x)), random_state=self.seed_)
-        is_shown = is_watched() if self.verbose is None else self.verbose
         with jax.enable_x64(True):
             laws = fit_laws(
                 rows.some(split.train), rows.some(split.held_out), library=functions, units=self._units_of_outputs(),
                 max_time=float(self.max_time), seed=self.seed_,
-                say=(lambda what: print(f"search: {self._named(what)}", file=sys.stderr)) if is_shown else None,
+                say=lambda what: self._say(f"search: {self._named(what)}"),
             )  # fmt: skip
             self.fit_: Any = refitted(laws, rows)
         self.history_ = History()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from isr.estimators.equation_model import Shown
 from isr.inversion.screen import Features, depends
 from isr.motion.find import FoundMotion, find_motion
 from isr.motion.library import LADDER, Library
@@ -24,19 +22,15 @@ from isr.motion.record import SavedMotion, of_motion
 from isr.motion.refit import Start
 from isr.motion.refute import lack_of_fit
 from isr.motion.series import Series, from_long, read_series
-from isr.storage import Bundle, save
-from isr.tables.extras import need
+from isr.storage import Bundle
 from isr.tables.names import did_you_mean
 from isr.tables.tables import Table
-from isr.tables.workers import is_watched
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Seconds that a law of motion is sought for.
 MAX_TIME = 120.0
-# Trajectories in one figure, at most.
-MOST_SHOWN = 8
 # A first value that is a parameter has this squared correlation with it, at least.
 SAME = 0.9
 NO_NOISE = (
@@ -45,7 +39,7 @@ NO_NOISE = (
 
 
 @dataclass(eq=False, repr=False)
-class MotionRegressor(BaseEstimator):
+class MotionRegressor(Shown, BaseEstimator):
     """Finds ẏ = F(y, x) as short formulas, from trajectories y(t) alone, whose derivatives nobody measured.
 
     Args:
@@ -123,22 +117,9 @@ class MotionRegressor(BaseEstimator):
         whole = np.nansum((series.values - np.nanmean(series.values, (0, 1))) ** 2, (0, 1))
         return float(1 - np.max(left / whole))
 
-    def plot(self, times: Any, values: Any, x: Any = None) -> Figure:
+    def plot(self, times: Any, values: Any, x: Any = None) -> Figure:  # type: ignore[override]
         """Return a figure of what was measured, and of the law begun where it follows each trajectory best."""
-        series = self._read(times, values, x).take(slice(0, MOST_SHOWN))
-        followed = self.law_.followed(series)
-        n = len(series.names)
-        shape: dict[str, Any] = {"sharex": True, "squeeze": False, "figsize": (6.4, 2.2 * n)}
-        figure, axes = need("matplotlib.pyplot").subplots(n, 1, **shape)
-        for c, (ax, channel) in enumerate(zip(axes[:, 0], self.law_.channels, strict=True)):
-            for i, seen in enumerate(series.seen[..., c]):
-                t = series.times[i]
-                ax.plot(t[seen], series.values[i, seen, c], ".", color=f"C{i}", markersize=3)
-                ax.plot(t[seen], followed[i, seen, c], color=f"C{i}", linewidth=1)
-            ax.set_ylabel(channel.name.replace("$", r"\$"))
-        axes[-1, 0].set_xlabel("time")
-        figure.tight_layout()
-        return figure
+        return self.to_bundle().plot(times, values, x)
 
     def to_bundle(self) -> Bundle:
         """Return what a file of this model holds."""
@@ -148,22 +129,9 @@ class MotionRegressor(BaseEstimator):
         model = SavedMotion(of_motion(self.law_))
         return Bundle(model, self.law_.x_names, names, kind="MotionRegressor", metadata=known)
 
-    def save(self, path: str | Path) -> None:
-        """Write the law to a file; `isr.load` reads it, and its ``predict`` is the one here."""
-        save(self, path)
-
     def _read(self, times: Any, values: Any, x: Any) -> Series:
         check_is_fitted(self, "law_")
         return self.law_.read(times, values, x)
-
-    def _say(self, line: str) -> None:
-        if is_watched() if self.verbose is None else self.verbose:
-            print(line, file=sys.stderr, flush=True)
-
-    def _repr_html_inner(self) -> str:
-        lines = [str(self.law_), "", self.verdict_] if hasattr(self, "law_") else []
-        shown = html.escape("\n".join(lines))
-        return f"<pre>{shown}</pre>{super()._repr_html_inner()}"
 
 
 def check_seconds(max_time: Any) -> None:

@@ -134,15 +134,24 @@ class Searcher:
     """
 
     seconds: float = MAX_SECONDS
+    say: Callable[[str], None] | None = None
 
     def __call__(
         self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, names: Sequence[str]
     ) -> list[Formula]:
         """Return the best formulas for a column."""
         began = time.monotonic()
-        found = self._found(x, y, names, weight=weight, max_time=max(self.seconds / 3, LEAST_SECONDS))
+        ends = began + self.seconds
+
+        def tell(what: str) -> None:
+            if self.say is not None:
+                self.say(f"  {what} (at most {max(0.0, ends - time.monotonic()):.0f} s left)")
+
+        found = self._found(
+            x, y, names, weight=weight, say=tell, max_time=max(self.seconds / 3, LEAST_SECONDS)
+        )
         if found and len(x) < FEW_ROWS and time.monotonic() - began < RIVAL_SECONDS:
-            found += self._found(x, y, names, weight=weight, max_time=RIVAL_SECONDS, settles=False)
+            found += self._found(x, y, names, weight=weight, say=tell, max_time=RIVAL_SECONDS, settles=False)
         self.seconds -= time.monotonic() - began
         ranked = sorted(found, key=lambda candidate: candidate.description_length)
         return [Formula(e) for e in dict.fromkeys(c.expression for c in ranked)][:MOST_CANDIDATES]

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +20,9 @@ from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent
 from isr.posterior.pareto import TRUSTED
 from isr.posterior.priors import RandomState
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Below this p-value of the predictive check an observation does not fit what the posterior says of it.
 UNLIKELY = 1e-3
@@ -46,12 +49,21 @@ class RivalWarning(UserWarning):
 class Predictive:
     """Rows of y drawn from the posterior, and the share of them that lie as far from their law as the observation.
 
-    ``columns`` has that share for each column of y alone.
+    ``columns`` has that share for each column of y alone; ``seen`` are the observations, of the columns in ``names``.
     """
 
     y: Float[np.ndarray, "n c"]
     p_value: float
     columns: Mapping[str, float]
+    names: tuple[str, ...]
+    seen: Float[np.ndarray, "k c"]
+
+    def plot(self) -> Figure:
+        """Return a pair plot of what the posterior predicts, with the observations as dashed red lines."""
+        from isr.posterior.plots import pair_plot
+
+        title = f"y as the posterior predicts it, and as observed (red): p = {self.p_value:.2g}"
+        return pair_plot(self.y, self.names, truth=self.seen, title=title)
 
 
 class LawPosterior(AbstractPosterior):
@@ -219,9 +231,10 @@ class LawPosterior(AbstractPosterior):
         rng = np.random.default_rng(random_state)
         draws = self.quick(n, rng)
         noisy = [j for j, column in enumerate(self.law.columns) if not column.is_exact]
+        about = tuple(c.name for c in self.law.columns), self.y_star[:, [c.index for c in self.law.columns]]
         y = self.law.sample(draws, rng) if self.law.columns else np.empty((n, 0))
         if not noisy:  # what is without noise is met by every draw
-            return Predictive(y, 1.0, {})
+            return Predictive(y, 1.0, {}, *about)
         seen, would = np.zeros((len(noisy), n)), np.zeros((len(noisy), n))
         wide = np.full((n, self.y_star.shape[1]), np.nan)
         for row in self.y_star:
@@ -232,7 +245,7 @@ class LawPosterior(AbstractPosterior):
         each = np.mean(would >= seen, axis=1)
         names = [self.law.columns[j].name for j in noisy]
         total = float(np.mean(would.sum(axis=0) >= seen.sum(axis=0)))
-        return Predictive(y, total, dict(zip(names, each.tolist(), strict=True)))
+        return Predictive(y, total, dict(zip(names, each.tolist(), strict=True)), *about)
 
 
 def _worst(samplers: Sequence[Sampler]) -> tuple[float, float]:

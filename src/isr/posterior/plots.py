@@ -106,6 +106,26 @@ def fit_plot(
     return figure
 
 
+def trajectory_plot(
+    names: Sequence[str],
+    times: Float[np.ndarray, "n t"],
+    measured: Float[np.ndarray, "n t c"],
+    followed: Float[np.ndarray, "n t c"],
+) -> "Figure":
+    """Return a figure with a row for each channel: what was measured, of the first trajectories, and the law."""
+    shape: dict[str, Any] = {"sharex": True, "squeeze": False, "figsize": (6.4, 2.2 * len(names))}
+    figure, axes = need("matplotlib.pyplot").subplots(len(names), 1, **shape)
+    for c, (ax, name) in enumerate(zip(axes[:, 0], names, strict=True)):
+        for i, (t, values) in enumerate(zip(times[:MAX_VARIABLES], measured[..., c], strict=False)):
+            seen = np.isfinite(values)
+            ax.plot(t[seen], values[seen], ".", color=f"C{i}", markersize=3)
+            ax.plot(t[seen], followed[i, seen, c], color=f"C{i}", linewidth=1)
+        ax.set_ylabel(name.replace("$", r"\$"))
+    axes[-1, 0].set_xlabel("time")
+    figure.tight_layout()
+    return figure
+
+
 def _rows(values: ArrayLike | None, names: Sequence[str], what: str) -> np.ndarray:
     rows = np.empty((0, len(names))) if values is None else np.asarray(values, dtype=float)
     if rows.ndim != 2 or rows.shape[1] != len(names):

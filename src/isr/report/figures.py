@@ -200,13 +200,24 @@ N_BINS = 36
 
 
 def marginal_figures(
-    names: Sequence[str], data: np.ndarray | None, samples: np.ndarray, *, zoom: bool = False
+    names: Sequence[str],
+    data: np.ndarray | None,
+    samples: np.ndarray,
+    *,
+    zoom: bool = False,
+    seen: np.ndarray | None = None,
 ) -> list[Figure]:
-    """Return a histogram of data and samples for each variable; ``zoom`` shows samples alone where they are narrow."""
+    """Return a histogram of data and samples for each variable, and a line where rows of ``seen`` lie.
+
+    ``zoom`` shows samples alone where they are narrow.
+    """
     figures = []
     for i, name in enumerate(names[:MOST_MARGINALS]):
         columns = [c[np.isfinite(c[:, i]), i] for c in (data, samples) if c is not None]
+        marks = [] if seen is None else seen[:, i]
         axis, own = _robust(np.concatenate(columns), name), _robust(columns[-1], name)
+        if len(marks):
+            axis = axis_of([axis.low, axis.high, *marks], name, margin=0.02)
         if zoom and own.high - own.low < 0.3 * (axis.high - axis.low):
             axis = axis_of([own.low, own.high], name, margin=0.5)
         counts = [_density(c, axis) for c in columns]
@@ -215,6 +226,7 @@ def marginal_figures(
         )
         styles = ("bars", "outline") if data is not None else ("outline",)
         inside = [chart.steps(edges, c, css) for (edges, c), css in zip(counts, styles, strict=True)]
+        inside += [chart.line([v, v], [0.0, chart.y.high], "line truth") for v in marks]
         figures.append(Figure(chart.svg(inside, f"Distribution of {name}")))
     return figures
 

@@ -234,14 +234,21 @@ def _law(data: ReportData) -> dict[str, Any] | None:
 def _posterior(data: ReportData, y: Sequence[float]) -> dict[str, Any]:
     """What a law says of x given one observation: a table, densities and whether the law explains it."""
     post = data.bundle.posterior(list(y))
-    draws = post.sample(N_DRAWS)
+    draws, checked, shown = (
+        post.sample(N_DRAWS),
+        post.predictive(),
+        dict(zip(post.y_names, _labels(data, "y"), strict=True)),
+    )
     rows = post.summary(draws).reset_index().to_dict("records")
     return {
         "given": [f"{n} = {v:.4g}" for n, v in zip(_labels(data, "y"), y, strict=True)],
         "rows": [{k: v if isinstance(v, str) else f"{v:.4g}" for k, v in row.items()} for row in rows],
-        "p_value": post.predictive().p_value,
+        "p_value": checked.p_value,
         "outside": post.share_outside,
         "marginals": marginal_figures(_labels(data, "x"), data.x, draws, zoom=True),
+        "predicted": marginal_figures(
+            [shown.get(n, n) for n in checked.names], None, checked.y, seen=checked.seen
+        ),
     }
 
 

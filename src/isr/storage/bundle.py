@@ -21,6 +21,8 @@ from isr.tables.names import check_names, names_given, visible
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from isr.equations import Expressions
     from isr.posterior.abstract import AbstractPosterior
 REMEDY = "restore it from a backup or save the model again"
@@ -245,6 +247,24 @@ class Bundle:
         # The errors of constants are those of the model that was chosen before.
         kept = {name: value for name, value in self.metadata.items() if name != "constants"}
         return replace(self, model=points[index].model, metadata={**kept, "front": front})
+
+    def summary(self) -> str:
+        """Return what was found as text: the laws, or the equations, how good they are and how the fit ended."""
+        from isr.storage.shown import parts
+
+        return "\n".join([self.title, *(f"\n{title}\n{text}" for title, text in parts(self))])
+
+    def plot(self, x: Any = None, y: Any = None, *more: Any) -> Figure:
+        """Return a figure of the model.
+
+        With rows of x and y, a model that predicts y is shown by its predictions and by what they leave against each
+        variable of x; any other by its draws, one for each row of y where it reads one, over the rows of x in grey.
+        Without rows what the model knows by itself is drawn: rows of its density, or of the law of x with what the law
+        of y makes of them. A law of motion takes times and values of trajectories, and the x they were made with.
+        """
+        from isr.storage.shown import plot
+
+        return plot(self, x, y, more)
 
     # What it can do -------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ def main() -> None:
         "compile_seconds": round(compile_seconds, 3),
     }
     n = 200 if arguments.quick else 4000
-    rows = [*accuracy_rows(), *rate_rows(n, arguments.seed), kraken_row()]
+    rows = [*accuracy_rows(), *environment_rows(), *rate_rows(n, arguments.seed), kraken_row()]
     rows += pykrak_rows(10, arguments.seed, quick=arguments.quick)
     for row in rows:
         line = json.dumps(common | row)
@@ -116,6 +116,54 @@ def references() -> tuple[list[Environment], np.ndarray, np.ndarray]:
     kraken = (table[:, 6] + 1j * table[:, 7]).reshape(len(parameters), len(FREQUENCIES), -1)
     environments = [swellex96(*row) for row in parameters]
     return environments, kraken, pressure(environments, FREQUENCIES, mesh=EXACT)
+
+
+def environment_rows() -> list[dict]:
+    """Worst relative error at a frequency, in ten environments, against what KRAKEN and KRAKENC gave, and times.
+
+    The originals' pressures are those kept beside the tests; where the programs are on PATH they run again, for their
+    time and for how far they are from what was kept.
+    """
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    from isr.ocean.kraken import find_programs, kraken_pressure
+    from ocean.waveguides import CASES, frozen
+
+    kept = {program: frozen(program) for program in ("kraken", "krakenc")}
+    rows = []
+    for name, (environment, tones) in CASES.items():
+        full, first = (environment.replace(loss=loss) for loss in ("full", "first order"))
+        kraken, krakenc = kept["kraken"][name], kept["krakenc"][name]
+        pressure(full, tones, n_jobs=1)
+        begun = _processor()
+        found = pressure(full, tones, n_jobs=1)
+        spent = _processor() - begun
+        row = {
+            "measure": "environment", "environment": name, "frequencies": list(tones),
+            "full_against_krakenc": _worst(found, krakenc),
+            "full_20_points_against_krakenc": _worst(pressure(full, tones, mesh=Mesh(20)), krakenc),
+            "kraken_against_krakenc": _worst(kraken, krakenc),
+            "first_order_against_kraken": _worst(pressure(first, tones, mesh=Mesh(20)), kraken),
+            "cpu_ms_per_frequency": round(1e3 * spent / len(tones), 3),
+        }  # fmt: skip
+        if find_programs() and find_programs("full"):
+            for one, program, before in ((first, "kraken", kraken), (full, "krakenc", krakenc)):
+                begun = _processor()
+                again = kraken_pressure(one, tones, points_per_wavelength=40)
+                spent = _processor() - begun
+                row[f"{program}_cpu_ms_per_frequency"] = round(1e3 * spent / len(tones), 1)
+                row[f"{program}_against_kept"] = _worst(again, before)
+        rows.append(row)
+    return rows
+
+
+def _processor() -> float:
+    """Seconds of processor time of this process and of programs it ran."""
+    return time.process_time() + sum(os.times()[2:4])
+
+
+def _worst(found: np.ndarray, expected: np.ndarray) -> float:
+    """The relative error over the hydrophones, at the worst of the frequencies."""
+    return float((np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)).max())
 
 
 def rate_rows(n: int, seed: int) -> list[dict]:

@@ -16,6 +16,9 @@ def test_the_quick_benchmark_writes_rows_that_meet_the_targets(tmp_path):
     default = next(row for row in rows if row.get("mesh", "").startswith("default"))
     assert default["worst_error_against_kraken"] < 3e-3
     assert default["worst_error_against_kraken_one_frequency"] < 1e-2
+    environments = [row for row in rows if row["measure"] == "environment"]
+    assert len(environments) == 10
+    assert all(row["full_20_points_against_krakenc"] < 1e-3 for row in environments)
     rates = [row for row in rows if row["measure"] == "rate"]
     assert rates
     assert all(row["failures"] == 0 for row in rates)

@@ -206,3 +206,19 @@ def test_a_stated_law_without_a_finite_value_is_refused(law):
     x = pd.DataFrame({"a": np.linspace(2, 3, 40)})
     with pytest.raises(ValueError, match=r"the law '.*' of y has no finite value in 40 of 40 rows of x"):
         isr.Inversion(law=law).fit(x, pd.DataFrame({"y": np.linspace(0, 1, 40)}))
+
+
+def test_a_law_that_is_neither_text_nor_function_is_refused():
+    with pytest.raises(
+        ValueError, match="law must be text, a mapping from column to text, or a function, got 5"
+    ):
+        isr.Inversion(law=5).fit(np.ones((40, 1)), np.ones((40, 1)))
+
+
+def test_a_copy_of_a_column_is_left_out_and_not_called_idle():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 1))
+    y = x + 0.1 * rng.normal(size=(300, 1))
+    found = isr.Inversion({"x1": stats.norm()}, fallback=False).fit(x, np.hstack([y, 2 * y]))
+    assert found.law_.dropped == ()
+    assert "y2 says the same as y1 and is left out" in found.verdict_

@@ -9,9 +9,10 @@ from scipy import stats
 
 import isr
 from isr.inversion.curve import interpolations
+from isr.inversion.find import find_law
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.marginals import recognise
-from isr.inversion.means import values_of
+from isr.inversion.means import find_scale, values_of
 from isr.inversion.noise import choose
 from isr.inversion.prior import _recognised
 from isr.inversion.record import _of_part, _to_part, of_law, of_prior_law, to_law
@@ -214,3 +215,31 @@ def test_standard_errors_hold_in_any_units(x_unit, y_unit):
     (column,) = model.law_.columns
     slope, sigma = column.mean.errors[0] * x_unit / y_unit, column.scale.errors[0] / y_unit
     assert_allclose([slope, sigma], [0.1 / np.sqrt(np.sum(x**2)), 0.1 / np.sqrt(800)], rtol=0.2)
+
+
+def test_noise_of_its_own_below_a_scale_stays_out_of_a_correlation():
+    rng = np.random.default_rng(0)
+    x, e = rng.uniform(-3, 3, size=(1000, 3)), rng.normal(size=(2, 1000))
+    rho = np.tanh(x[:, 2])
+    y = np.column_stack(
+        [x[:, 0] + x[:, 1] ** 2 * e[0], x[:, 1] ** 2 * (rho * e[0] + np.sqrt(1 - rho**2) * e[1])]
+    )
+    found = find_law(x, y + 1e-3 * rng.normal(size=(1000, 2)), ["a", "b", "c"], ["u", "v"])
+    lines = found.law.lines()
+    assert re.fullmatch(r"u = a ± sqrt\(b\*\*4 \+ [0-9.]+\(\d+\)e-0[67]\)", lines[0])
+    assert re.fullmatch(
+        r"u and v: correlation b\*\*4\*tanh\(c\)/\(b\*\*4 \+ [0-9.]+\(\d+\)e-0[67]\)", lines[2]
+    )
+    assert found.passed
+
+
+def test_a_scale_in_a_line_with_the_mean_is_recognised():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 2, (700, 2))
+    mean = x[:, 0] * np.abs(x[:, 1] - 1)
+    scale = find_scale(
+        Features(x), ((0.02 + 0.05 * mean) * rng.normal(size=700))[None], ["a", "b"], None,
+        Formula(parse("a*Abs(b - 1)", ["a", "b"])),
+    )  # fmt: skip
+    assert_allclose(scale.values, 0.02 + 0.05 * mean, rtol=0.15)
+    assert scale.passed

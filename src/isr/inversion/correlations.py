@@ -10,9 +10,9 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.inversion.law import Group, Law
+from isr.inversion.law import Column, Group, Law
 from isr.inversion.means import Search
-from isr.inversion.refit import refit
+from isr.inversion.refit import own_floor, refit
 from isr.inversion.screen import LEVEL, Features, classes, normal_scores, two_sided
 from isr.inversion.sums import fit_polynomial
 from isr.search.formula import Formula, symbol
@@ -163,17 +163,34 @@ def _correlated(
     if search is not None:
         found += search(features.x[:, read], product, None, [names[j] for j in read])
     candidates = [level, Formula(sympy.tanh(line + sympy.Float(np.arctanh(float(level.expression)))))]
-    candidates += [Formula(sympy.Max(sympy.Min(f.expression, EDGE), -EDGE)) for f in found]
-    columns = [j for g in groups for j in g.columns]
-    tried = []
-    for formula in candidates:
-        own = tuple(Group((2 * i, 2 * i + 1), correlation=formula) for i in range(len(groups)))
-        part = Law(names, tuple(law.columns[j] for j in columns), own, n_y=law.n_y)
-        held = [*frozen, *(c for k in part.columns for f in (k.mean, k.scale) for c in f.constants)]
-        fitted = refit(part, features.x, y, frozen=held)
-        size = 0.5 * float(sympy.count_ops(formula.expression)) * np.log(len(y))
-        tried.append(
-            (fitted.bic + size if np.isfinite(fitted.bic) else np.inf, fitted.law.groups[0].correlation)
-        )
-    best = min(tried, key=lambda pair: pair[0])
-    return [replace(g, correlation=best[1] if np.isfinite(best[0]) else level) for g in groups]
+    candidates += [f if f.expression.func is sympy.tanh else _cut_off(f) for f in found]
+    part = law.part(groups)
+    held = [*frozen, *(c for k in part.columns for f in (k.mean, k.scale) for c in f.constants)]
+    best, least = list(groups), np.inf
+    ways = [lambda formula, columns: formula]
+    if any(own_floor(column.scale) for column in part.columns):
+        ways.append(_above_floors)
+    for formula, way in ((f, w) for f in candidates for w in ways):
+        own = [
+            replace(g, correlation=way(formula, [part.columns[j] for j in g.columns])) for g in part.groups
+        ]
+        fitted = refit(replace(part, groups=tuple(own)), features.x, y, frozen=held)
+        length = fitted.bic + 0.5 * float(sympy.count_ops(formula.expression)) * np.log(len(y))
+        if length < least:
+            least, pairs = length, zip(groups, fitted.law.groups, strict=True)
+            best = [replace(old, correlation=new.correlation) for old, new in pairs]
+    return best
+
+
+def _cut_off(formula: Formula) -> Formula:
+    return Formula(sympy.Max(sympy.Min(formula.expression, EDGE), -EDGE))
+
+
+def _above_floors(formula: Formula, columns: Sequence[Column]) -> Formula:
+    """The correlation of columns where floors of their scales are noise of their own, apart from what they share."""
+    e = formula.expression
+    for column in (c for c in columns if own_floor(c.scale)):
+        floor = sum(own_floor(column.scale))
+        factor, shared = (column.scale.expression.base - sympy.Float(floor)).as_coeff_Mul()
+        e = e * sympy.sqrt(shared) / sympy.sqrt(shared + sympy.Float(floor / float(factor)))
+    return Formula(e)

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import sympy
 from jaxtyping import Float
 
 from isr.inversion import noise as noises
+from isr.inversion.columns import MeanFinder, as_count
 from isr.inversion.correlations import find_groups
 from isr.inversion.curve import interpolations
 from isr.inversion.families import REFUTED, moved, with_families
 from isr.inversion.law import Column, Group, Law
-from isr.inversion.means import EXACT, Mean, Search, find_mean, find_scale, lack_of_fit, values_of
+from isr.inversion.means import (
+    EXACT,
+    Mean,
+    Scale,
+    Search,
+    find_mean,
+    find_scale,
+    lack_of_fit,
+    relatives,
+    values_of,
+)
 from isr.inversion.refit import Refitted, refit, simplified, with_floors
 from isr.inversion.rivals import Doubt, Rival, find_doubt, find_rivals
 from isr.inversion.screen import (
@@ -31,7 +43,6 @@ from isr.inversion.screen import (
     normal_scores,
     what_is_coarse,
 )
-from isr.search.candidates import price
 from isr.search.formula import Formula
 from isr.search.rows import Data
 from isr.search.tidy import tidied
@@ -40,8 +51,8 @@ from isr.search.tidy import tidied
 AS_STATED = 1.15
 # Rows on which a shorter form must have the same values.
 N_TIDIED = 400
-# A positive column may follow a law of its logarithm where it spans this ratio.
-LEAST_RATIO = 4.0
+# The mean of another column, moved, may be that of one if it leaves no larger squares than this many times its own.
+AS_LIKELY = 1.2
 # A rival that is so many nats shorter, rows and form together, takes the place of the law, so often at most.
 SHORTER, MOST_SETTLED = 1.0, 3
 # Columns with a larger correlation are the same in another unit.
@@ -106,7 +117,7 @@ def find_law(
         say or (lambda line: None), notes,
     )  # fmt: skip
     columns, kept = task.columns()
-    dropped = tuple(name for j, name in enumerate(y_names) if j not in kept)
+    dropped = tuple(name for j, name in enumerate(y_names) if j not in kept and j not in task.copies)
     law = Law(task.x_names, columns, tuple(Group((j,)) for j in range(len(columns))), dropped, y.shape[1])
     task.frozen += [c for k in columns if k.name in task.stated for c in k.mean.constants]
     if noise is not None:
@@ -118,7 +129,7 @@ def find_law(
         law = task.tidied(law)
         notes += interpolations(law, task.features.x, task.y, list(task.stated))
         doubt = find_doubt(law, task.fitted, rivals, task.frozen)
-    return Found(law, task.tests(law), tuple(task.notes), doubt)
+    return Found(law, task.tests(law), tuple(dict.fromkeys(task.notes)), doubt)
 
 
 @dataclass
@@ -137,7 +148,13 @@ class _Task:
     frozen: list[float] = field(default_factory=list)
     forms: dict[str, list[tuple[Formula | None, Formula | None]]] = field(default_factory=dict)
     coarse: set[int] = field(default_factory=set)
+    copies: set[int] = field(default_factory=set)
     fitted: Refitted | None = None
+
+    @cached_property
+    def means(self) -> MeanFinder:
+        """What finds the mean of a column, and knows those found."""
+        return MeanFinder(self.features, self.x_names, self.search)
 
     def columns(self) -> tuple[tuple[Column, ...], list[int]]:
         """The law of each column that says something of x, and their numbers; those that differ by noise share it."""
@@ -147,33 +164,25 @@ class _Task:
             numbers = [kept[i] for i in members]
             self.say(f"the law of {', '.join(self.y_names[j] for j in numbers)}")
             mean, transform = self._mean(numbers)
+            self.means.known[transform].append(mean.formula)
             values = values_of(mean.formula, self.features.x, self.x_names)
             for j in numbers:
                 found[j] = replace(mean, residual=self._transformed(j, transform) - values), transform
-        scales = self._scales(found)
-        columns = []
+        scales, columns = dict[int, Scale](), []
+        # Means that rows with little noise have fixed show the scale better.
+        for search in (None, self.search):
+            unsettled = [j for j in kept if j not in scales or not scales[j].passed]
+            scales |= self._scales({j: found[j] for j in unsettled}, search)
+            for j in unsettled:
+                if scales[j].formula.variables and self.y_names[j] not in self.stated:
+                    found[j] = self._weighted(j, *found[j], scales[j].values), found[j][1]
         for j in kept:
-            (formula, weight), (mean, transform) = scales[j], found[j]
-            if weight is not None and self.y_names[j] not in self.stated:
-                mean = self._weighted(j, mean, transform, weight)
-            column = Column(self.y_names[j], j, mean.formula, formula, transform)
+            mean, transform = found[j]
+            column = Column(self.y_names[j], j, mean.formula, scales[j].formula, transform)
             self.forms.setdefault(column.name, []).extend((form, None) for form in mean.rivals)
-            columns.append(self._as_count(column) if self.noise is None and not transform else column)
+            may_count = self.noise is None and not transform
+            columns.append(as_count(column, self.features.x, self.y, self.x_names) if may_count else column)
         return tuple(columns), kept
-
-    def _as_count(self, column: Column) -> Column:
-        """A column of whole numbers as Poisson ones, where these have the larger likelihood."""
-        x, y = self.features.x, self.y[:, column.index]
-        if y.min() < 0 or np.any(y != np.round(y)) or column.is_exact:
-            return column
-        root = Formula(sympy.sqrt(sympy.Max(column.mean.expression, 0)))
-        count = replace(column, scale=root, transform="count")
-        laws = (
-            Law(self.x_names, (c,), (Group((0,)),)) for c in (replace(c, index=0) for c in (count, column))
-        )
-        ours, plain = (law.log_prob(x, y[:, None], paired=True) for law in laws)
-        ours = np.where(np.isfinite(ours), ours, -50.0)  # the mean is not fitted as one of counts yet
-        return count if np.sum(ours) > np.sum(plain) - len(plain) * 0.05 else column
 
     def _kept(self) -> list[int]:
         """Columns that change with x and are no other column in another unit; copies are named in a note."""
@@ -184,6 +193,7 @@ class _Task:
                 continue
             same = [i for i in found if abs(np.corrcoef(self.y[:, i], column)[0, 1]) > COPY]
             if same:
+                self.copies.add(j)
                 self.notes.append(f"{name} says the same as {self.y_names[same[0]]} and is left out")
             else:
                 found.append(j)
@@ -202,23 +212,7 @@ class _Task:
         if (coarse := self._coarse(numbers)) is not None:
             self.coarse |= set(numbers)
             return coarse, ""
-        low, high = float(np.min(self.y[:, numbers])), float(np.max(self.y[:, numbers]))
-        if low <= 0 or high < LEAST_RATIO * low:
-            return find_mean(features, y, self.x_names, self.search), ""
-        logs = np.mean(self._transformed(numbers, "log"), axis=1)
-        other = find_mean(features, logs, self.x_names, None)
-        if self._is_settled(other, logs) and len(other.formula.constants) <= 1 + features.x.shape[1]:
-            plain = find_mean(features, y, self.x_names, None)
-        else:
-            plain = find_mean(features, y, self.x_names, self.search)
-            if self._is_settled(plain, y):
-                return plain, ""
-            known = [Formula(sympy.log(f.expression)) for f in (plain.formula, *plain.rivals)]
-            other = find_mean(features, logs, self.x_names, self.search, also=known)
-        is_better = (other.passed or not plain.passed) and (
-            self._deviance(other) + 2 * float(np.sum(logs)) < self._deviance(plain)
-        )
-        return self._unlogged(other, y) if is_better else (plain, "")
+        return self.means.of(self.y[:, numbers])
 
     def _coarse(self, numbers: Sequence[int]) -> Mean | None:
         """A plain mean of a column that an instrument rounds or cuts off, which a note says; None of any other."""
@@ -231,49 +225,25 @@ class _Task:
             self.notes.append(f"{self.y_names[numbers[0]]} {said}")
         return plain if said else None
 
-    def _unlogged(self, mean: Mean, y: np.ndarray) -> tuple[Mean, str]:
-        """A mean of the logarithm; of y itself where rows have no noise."""
-        formula = Formula(sympy.powdenest(sympy.exp(mean.formula.expression), force=True))
-        residual = y - values_of(formula, self.features.x, self.x_names)
-        if not np.std(residual) <= EXACT * np.std(y):
-            return mean, "log"
-        return Mean(formula, residual, 1.0), ""
-
-    def _is_settled(self, mean: Mean, y: np.ndarray) -> bool:
-        """Whether a mean leaves nothing, neither in size."""
-        if np.std(mean.residual) <= EXACT * np.std(y):
-            return True
-        sizes = [np.abs(mean.residual)]
-        if np.min(y) >= 0 and np.all(y == np.round(y)):  # counts scatter by the root of their mean
-            sizes.append(sizes[0] / np.sqrt(np.maximum(y - mean.residual, 1e-3)))
-        return mean.passed and any(self.features.p_value(normal_scores(size)) > 1e-3 for size in sizes)
-
-    def _deviance(self, mean: Mean) -> float:
-        """Minus twice the log-likelihood of a mean with the best scale of a few, and what their forms cost."""
-        scale = find_scale(self.features, mean.residual[None], self.x_names, None, mean.formula)
-        cost = sum(price(formula.expression, len(mean.residual)) for formula in (mean.formula, scale.formula))
-        return 2 * (float(np.sum(np.log(scale.values) + 0.5 * (mean.residual / scale.values) ** 2)) + cost)
-
-    def _scales(self, found: Mapping[int, tuple[Mean, str]]) -> dict[int, tuple[Formula, np.ndarray | None]]:
-        """The scale of each column, as a formula and as weights of its rows where it changes with x."""
-        scales: dict[int, tuple[Formula, np.ndarray | None]] = {}
+    def _scales(self, found: Mapping[int, tuple[Mean, str]], search: Search | None) -> dict[int, Scale]:
+        """The scale of each column; those whose residuals have the same size everywhere share it."""
+        scales: dict[int, Scale] = {}
         for j, (mean, transform) in found.items():
             known = self._known_scale(j, mean, float(np.std(self._transformed(j, transform))))
             if known is None and j in self.coarse:
                 known = sympy.Float(float(np.sqrt(np.mean(mean.residual**2))))
             if known is not None:
-                scales[j] = Formula(known), None
+                scales[j] = Scale(Formula(known), np.full(len(mean.residual), float(known)), 1.0)
         left = [j for j in found if j not in scales]
         logs = [np.log(np.abs(found[j][0].residual) + 1e-300) for j in left]
         for members in classes(self.features, logs):
             numbers = [left[i] for i in members]
             residuals = np.array([found[j][0].residual for j in numbers])
             own = found[numbers[0]][0].formula
-            scale = find_scale(self.features, residuals, self.x_names, self.search, own)
-            weight = 1 / np.maximum(scale.values, 1e-3 * np.median(scale.values)) ** 2
-            scales |= dict.fromkeys(numbers, (scale.formula, weight if scale.formula.variables else None))
+            scale = find_scale(self.features, residuals, self.x_names, search, own)
+            scales |= dict.fromkeys(numbers, scale)
             for j in numbers:
-                self.forms.setdefault(self.y_names[j], []).extend((None, form) for form in scale.rivals[:3])
+                self.forms[self.y_names[j]] = [(None, form) for form in scale.rivals[:3]]
         return scales
 
     def _known_scale(self, j: int, mean: Mean, spread: float) -> sympy.Expr | None:
@@ -291,9 +261,9 @@ class _Task:
             self.notes.append(f"{seen}, less than the noise {stated:.3g} that was stated, which is used")
         return sympy.Float(stated) if stated else sympy.Integer(0)
 
-    def _weighted(self, j: int, mean: Mean, transform: str, weight: np.ndarray) -> Mean:
+    def _weighted(self, j: int, mean: Mean, transform: str, scale: np.ndarray) -> Mean:
         """The mean once more, with rows weighted by their scale, where that still leaves something or is shorter."""
-        y = self._transformed(j, transform)
+        y, weight = self._transformed(j, transform), 1 / np.maximum(scale, 1e-3 * np.median(scale)) ** 2
         fits = lack_of_fit(self.features, mean.residual, y, weight) > 1e-3
         again = find_mean(self.features, y, self.x_names, None if fits else self.search, weight)
         shorter = len(again.formula.constants) <= len(mean.formula.constants)
@@ -384,10 +354,24 @@ class _Task:
                 found[f"noise of {names}"] = min(1.0, len(law.groups) * noises.p_value(group.noise, w))
         return found
 
+    def _add_relatives(self, law: Law) -> None:
+        """Means of other columns, moved to what each column is like, among the forms that it may have."""
+        x = self.features.x
+        for column, mean, size in zip(law.columns, *law.parts(x), strict=True):
+            others = {c.mean for c in law.columns if c.transform == column.transform} - {column.mean}
+            if column.is_exact or column.is_count or column.name in self.stated or not others:
+                continue
+            y = np.asarray(column.transformed(self.y[:, column.index]))
+            for form in relatives(sorted(others, key=str), x, y, self.x_names, 1 / size**2):
+                gap = y - values_of(form, x, self.x_names)
+                if np.mean((gap / size) ** 2) < AS_LIKELY * np.mean(((y - mean) / size) ** 2):
+                    self.forms[column.name] = [(form, None), *self.forms.get(column.name, [])]
+
     def settled(self, law: Law) -> tuple[Law, list[Rival]]:
         """The law, or a rival that is shorter now that all constants are refitted; and what rivals that one has."""
         for _ in range(MOST_SETTLED):
             self.say("which other laws follow the rows as well")
+            self._add_relatives(law)
             rivals = find_rivals(law, self.forms, self.features.x, self.y, self.frozen)
             best = min(rivals, key=lambda rival: rival.length, default=None)
             if best is None or best.length > -SHORTER:
@@ -395,5 +379,5 @@ class _Task:
             for old, new in zip(law.columns, best.law.columns, strict=True):
                 if (old.mean, old.scale) != (new.mean, new.scale):
                     self.forms.setdefault(old.name, []).append((old.mean, old.scale))
-            law = self.refitted(best.law)
+            law = self.joint(replace(best.law, groups=tuple(Group((j,)) for j in range(len(law.columns)))))
         return law, rivals

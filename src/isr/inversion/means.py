@@ -14,9 +14,10 @@ from jaxtyping import Float
 
 from isr.inversion.screen import Features, normal_scores
 from isr.inversion.sums import KINKS, WAVES, fit_broken, fit_functions, fit_polynomial
-from isr.search.candidates import Candidate, price
+from isr.search.candidates import Candidate, fitted, price
 from isr.search.find import find_laws
-from isr.search.formula import Formula, compiled
+from isr.search.formula import Formula, compiled, symbol
+from isr.search.rows import Data
 
 Search = Callable[[np.ndarray, np.ndarray, np.ndarray | None, Sequence[str]], Sequence[Formula]]
 """Rows of x, a column, weights and names to formulas worth judging."""
@@ -35,8 +36,12 @@ FEW_ROWS, RIVAL_SECONDS = 600, 15.0
 CLIP = 4.0
 # What is longer by less, twice in nats, is a rival.
 RIVAL = 30.0
+# How a variable of another column's formula is stretched or moved, in deviations, to start with; rows for that.
+STRETCHED, MOVED, MOST_RELATIVES, MANY_ROWS = (0.3, 0.7, 1.5, 4.0), (-3.0, -1.0, 1.0, 3.0), 2, 1000
 # Where the scale nearly vanishes residuals are errors of the mean; rows there count no more than at this share of it.
 LEAST_WEIGHED = 0.2
+# Floors of a scale that are tried, as shares of its median.
+FLOORS = (0.0, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3)
 NORMAL_SIZE = float(np.sqrt(np.pi / 2))
 # E log|z| of a standard normal z.
 LOG_SIZE = -0.6351814227307391
@@ -165,6 +170,38 @@ class Searcher:
             return []
 
 
+def relatives(
+    known: Sequence[Formula],
+    x: np.ndarray,
+    y: np.ndarray,
+    names: Sequence[str],
+    weight: np.ndarray | None = None,
+) -> list[Formula]:
+    """Return formulas of other columns, stretched, with a variable stretched or moved too, that follow a column best.
+
+    Channels of one instrument, such as times, distances or stations, differ in this way.
+
+    Example:
+        >>> from isr.search.formula import parse
+        >>> x = np.random.default_rng(0).uniform(0.1, 2, size=(200, 2))
+        >>> early, late = Formula(parse("c*exp(-k)", ["c", "k"])), x[:, 0] * np.exp(-4 * x[:, 1])
+        >>> relatives([early], x, late, ["c", "k"])[0]
+        c*exp(-4*k)
+    """
+    data, found = (
+        Data.of(names, x[:MANY_ROWS], y[:MANY_ROWS], None if weight is None else weight[:MANY_ROWS]),
+        [],
+    )
+    for e in dict.fromkeys(formula.expression for formula in known):
+        for v in (v for v in data.symbols if v in e.free_symbols):
+            spread = float(np.std(x[:, list(names).index(str(v))]))
+            moved = [v * sympy.Float(s) for s in STRETCHED] + [v + sympy.Float(s * spread) for s in MOVED]
+            tried = (fitted(data, sympy.Float(1.5) * e.xreplace({v: new})) for new in moved)
+            found += [candidate for candidate in tried if candidate is not None]
+    found.sort(key=lambda candidate: candidate.description_length)
+    return list(dict.fromkeys(Formula(c.expression) for c in found[:MOST_RELATIVES]))
+
+
 def values_of(formula: Formula, x: np.ndarray, names: Sequence[str]) -> Float[np.ndarray, " n"]:
     """Return a formula's values at rows of x."""
     return np.broadcast_to(np.asarray(compiled([formula.expression], names)(x)[0], float), len(x)).copy()
@@ -216,7 +253,8 @@ def find_scale(
 ) -> Scale:
     """Return a formula for the scale that rows of residuals share: a number where their size does not depend on x.
 
-    Scales in proportion to the mean, or to its root, are tried too, and then polynomials, also of the logarithm.
+    Scales in proportion to the mean or to its root, or in a line with it, are tried too, then polynomials, also of the
+    logarithm.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -238,21 +276,27 @@ def find_scale(
         rivals = [s.formula for s in ranked if s is not best and s.price(residuals) < near]
         return replace(best, rivals=tuple(dict.fromkeys(rivals)))
 
-    if mean is not None and mean.variables:
-        consider(mean)
-        consider(Formula(sympy.sqrt(sympy.Abs(mean.expression))))
-    if found[0].passed:
-        return with_rivals(found[0])
-    logs, guess = (
-        np.mean(np.log(np.abs(residuals) + 1e-12 * constant), axis=0) - LOG_SIZE,
-        np.full(len(x), constant),
-    )
-    for degree in (1, 2, 3):
+    def straight(rows: np.ndarray, names: Sequence[str], degree: int) -> Formula:
+        guess = np.full(len(x), constant)
         for _ in range(2):  # sizes scatter in proportion to the scale itself
             weight = 1 / np.maximum(guess, LEAST_WEIGHED * np.median(guess)) ** 2
-            sizes = fit_polynomial(x, NORMAL_SIZE * size, names, degree=degree, weight=weight).formula
-            guess = np.abs(values_of(sizes, x, names)) + 1e-3 * constant
-        consider(sizes)
+            sizes = fit_polynomial(rows, NORMAL_SIZE * size, names, degree=degree, weight=weight).formula
+            guess = np.abs(values_of(sizes, rows, names)) + 1e-3 * constant
+        return sizes
+
+    if mean is not None and mean.variables:
+        line = straight(values_of(mean, x, names)[:, None], ["mean"], 1).expression
+        for e in (
+            mean.expression,
+            sympy.sqrt(sympy.Abs(mean.expression)),
+            line.xreplace({symbol("mean"): mean.expression}),
+        ):
+            consider(Formula(e))
+    if found[0].passed:
+        return with_rivals(found[0])
+    logs = np.mean(np.log(np.abs(residuals) + 1e-12 * constant), axis=0) - LOG_SIZE
+    for degree in (1, 2, 3):
+        consider(straight(x, names, degree))
         consider(Formula(sympy.exp(fit_polynomial(x, logs, names, degree=degree).formula.expression)))
         if any(s.passed for s in found):
             break
@@ -271,12 +315,12 @@ def _evenness(features: Features, residuals: np.ndarray) -> float:
 def _with_floor(
     features: Features, residuals: np.ndarray, formula: Formula, names: Sequence[str]
 ) -> list[Scale]:
-    """The scale as it is, and with the floor below it that likelihood likes best."""
+    """The scale with the floor below it, or none, that likelihood likes best."""
     values = np.abs(values_of(formula, features.x, names))
     if not np.all(np.isfinite(values)) or not np.any(values > 0):
         return []
     middle, tried = float(np.median(values)), list[Scale]()
-    for floor in (0.0, 0.1, 0.5):
+    for floor in FLOORS:
         size = np.sqrt(values**2 + (floor * middle) ** 2) if floor else np.maximum(values, 1e-12 * middle)
         factor = float(np.sqrt(np.mean((residuals / size) ** 2)))
         if not (np.isfinite(factor) and factor > 0):
@@ -284,8 +328,9 @@ def _with_floor(
         own = scaled(formula, factor)
         if floor:
             own = Formula(sympy.sqrt(own.expression**2 + sympy.Float(factor * floor * middle) ** 2))
-        tried.append(Scale(own, factor * size, _evenness(features, residuals / size)))
-    return tried[:1] + [s for s in tried[1:] if s is min(tried, key=lambda s: s.price(residuals))]
+        tried.append(Scale(own, factor * size, 0.0))
+    best = min(tried, key=lambda s: s.price(residuals), default=None)
+    return [replace(best, p_value=_evenness(features, residuals / best.values))] if best else []
 
 
 def scaled(formula: Formula, factor: float) -> Formula:
@@ -305,4 +350,4 @@ def scaled(formula: Formula, factor: float) -> Formula:
         return Formula(sympy.sqrt(sympy.Add(*moved)))
     if isinstance(e, sympy.exp):
         return Formula(sympy.exp(e.args[0] + sympy.log(c)))
-    return Formula(sympy.expand_mul(c * e))
+    return Formula(sympy.Add(*(c * term for term in sympy.Add.make_args(e))))

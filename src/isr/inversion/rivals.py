@@ -193,17 +193,23 @@ def find_rivals(
 
     Scales that all but vanish are given a floor.
     """
-    noisy = [j for j, column in enumerate(law.columns) if not column.is_exact]
-    return [rival for number in noisy for rival in _rivals(law, number, forms, x, y, frozen)]
+    shared: dict[object, list[int]] = {}
+    for j, column in enumerate(law.columns):
+        if not column.is_exact:
+            shared.setdefault((column.mean, column.scale, column.transform), []).append(j)
+    return [rival for numbers in shared.values() for rival in _rivals(law, numbers, forms, x, y, frozen)]
 
 
 def _rivals(
-    law: Law, number: int, forms: Forms, x: np.ndarray, y: np.ndarray, frozen: Sequence[float]
+    law: Law, numbers: Sequence[int], forms: Forms, x: np.ndarray, y: np.ndarray, frozen: Sequence[float]
 ) -> Iterator[Rival]:
-    column = law.columns[number]
-    group = next(g for g in law.groups if number in g.columns)
-    own, place = law.part([group]), group.columns.index(number)
-    mean, size = (part[number] for part in law.parts(x))
+    """Rivals of columns that share their mean and scale, with those that belong to them."""
+    column = law.columns[numbers[0]]
+    groups = [g for g in law.groups if set(numbers) & set(g.columns)]
+    own, members = law.part(groups), [j for g in groups for j in g.columns]
+    places = [members.index(j) for j in numbers]
+    place = places[0]
+    mean, size = (part[numbers[0]] for part in law.parts(x))
 
     def likelihood(one: Law) -> float:
         return float(np.sum(one.log_prob(x, y, paired=True)))
@@ -213,10 +219,13 @@ def _rivals(
 
     known, shown = likelihood(own), {_line(own, place)}
     for form, scale in forms.get(column.name, ())[:MOST_TRIED]:
-        new = replace(column, mean=form or column.mean, scale=scale or column.scale)
-        if column.is_count:
-            new = replace(new, scale=Formula(sympy.sqrt(sympy.Max(new.mean.expression, 0))))
-        tried = replace(own, columns=tuple(new if k == place else c for k, c in enumerate(own.columns)))
+        columns = list(own.columns)
+        for k in places:
+            new = replace(columns[k], mean=form or column.mean, scale=scale or column.scale)
+            if column.is_count:
+                new = replace(new, scale=Formula(sympy.sqrt(sympy.Max(new.mean.expression, 0))))
+            columns[k] = new
+        tried = replace(own, columns=tuple(columns))
         try:
             fitted = refit((not column.is_count and with_floors(tried, x)) or tried, x, y, frozen=frozen).law
         except (np.linalg.LinAlgError, FloatingPointError):
@@ -228,9 +237,15 @@ def _rivals(
         other, width = (part[place] for part in fitted.parts(x))
         with np.errstate(all="ignore"):
             apart = float(np.max(np.maximum(np.abs(other - mean) / size, np.abs(np.log(width / size)))))
-        moved = dict(zip(group.columns, fitted.columns, strict=True))
-        groups = tuple(replace(fitted.groups[0], columns=g.columns) if g is group else g for g in law.groups)
-        whole = replace(law, columns=tuple(moved.get(j, c) for j, c in enumerate(law.columns)), groups=groups)
+        moved = dict(zip(members, fitted.columns, strict=True))
+        new_groups = {
+            g.columns: replace(f, columns=g.columns) for g, f in zip(groups, fitted.groups, strict=True)
+        }
+        whole = replace(
+            law,
+            columns=tuple(moved.get(j, c) for j, c in enumerate(law.columns)),
+            groups=tuple(new_groups.get(g.columns, g) for g in law.groups),
+        )
         yield Rival(text, whole, loss, loss + cost(fitted) - cost(own), apart)
 
 

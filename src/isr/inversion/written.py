@@ -58,6 +58,8 @@ def read_laws(given: Any, x_names: Sequence[str], y_names: Sequence[str]) -> dic
             raise ValueError(
                 f"law names {quoted(unknown)}, which are no columns of y; known: {quoted(y_names)}"
             )
+    elif not isinstance(given, Sequence):
+        raise ValueError(f"law must be text, a mapping from column to text, or a function, got {given!r}")
     elif len(given) != len(y_names):
         raise ValueError(
             f"law gives {len(given)} formulas for the {len(y_names)} columns of y: {quoted(y_names)}; "

@@ -122,8 +122,8 @@ class AbstractPosterior(ABC):
         ``precision="single"`` draws millions in less than half the time, with six digits; weighted draws are always
         made in double.
         """
-        if n < 1:
-            raise ValueError(f"the number of draws must be at least 1, got n={n}")
+        if not isinstance(n, int | np.integer) or n < 1:
+            raise ValueError(f"the number of draws must be at least 1, got n={n!r}")
         refuse_too_large(BYTES_PER_DRAW * n * len(self.x_names), f"{n:,} draws", "ask for fewer at a time")
         if isinstance(random_state, int | np.integer):
             seed = int(random_state)

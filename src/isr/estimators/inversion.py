@@ -22,7 +22,7 @@ from isr.inversion.find import find_law
 from isr.inversion.law import Law
 from isr.inversion.means import Searcher
 from isr.inversion.posterior import LawPosterior
-from isr.inversion.prior import PriorLaw, of_prior, recognise_prior, redrawn
+from isr.inversion.prior import PriorLaw, of_prior, recognise_prior
 from isr.inversion.proposal import find_proposal
 from isr.inversion.record import of_laws
 from isr.inversion.rivals import ROUGH
@@ -50,8 +50,8 @@ CLEARLY = 2.0
 ENOUGH = 400
 # And on this share of the draws of its posteriors, at least.
 IN_A_TABLE = 0.01
-# Rows whose posteriors are weighed again by other laws; up to so many rows the law of x has errors that count.
-N_OPEN, FEW, FEW_ROUGH = 12, 2000, 3
+# Rows whose posteriors are weighed again by other laws.
+N_OPEN, FEW_ROUGH = 12, 3
 # How far beyond the rows a law is trusted, as a share of their range; of that where rows end sharply.
 BEYOND, NEAR = 0.2, 0.05
 
@@ -157,9 +157,6 @@ class Inversion(Shown, BaseEstimator):
         self.fallback_ = self.comparison_ = None
         if not found.passed and self.fallback:
             self._compare(x_table, y_table, ends)
-        if self.doubt_ is not None and stated is None and len(x_table.values) <= FEW:
-            again = redrawn(self.prior_, x_table.values, len(self.doubt_.draws))
-            self.doubt_ = replace(self.doubt_, priors=(self.prior_, *again))
         self.notes_ += self._open(x_table.values, y_table.values)
         self.verdict_, self.is_green_ = self._verdict(found.passed), found.passed and not self.notes_
         return self

@@ -194,18 +194,6 @@ def recognise(x: Float[np.ndarray, " n"]) -> Marginal:
     return Marginal(best, dict(_families(x, ends, box, only=best))[best], p_value)
 
 
-def refitted(known: Marginal, rows: Float[np.ndarray, " n"], x: Float[np.ndarray, " n"]) -> Marginal:
-    """Return a recognised law of a column with numbers of other rows; ends are those of the column."""
-    if known.kind in ("values", "mixture"):
-        return known
-    if known.kind == "uniform":  # ends that are no round numbers move with the outermost rows
-        low, high = known.support
-        low += 0.0 if float(f"{low:.3g}") == low else float(rows.min() - x.min())
-        high -= 0.0 if float(f"{high:.3g}") == high else float(x.max() - rows.max())
-        return Marginal("uniform", (low, high - low))
-    return next((Marginal(kind, own) for kind, own in _families(rows, *_ends(x), only=known.kind)), known)
-
-
 def _ends(x: np.ndarray) -> tuple[Ends, Ends]:
     """Where rows end sharply, or a positive variable or a share may end; and the box that they may fill."""
     low, high = (

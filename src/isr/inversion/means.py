@@ -13,7 +13,7 @@ import sympy
 from jaxtyping import Float
 
 from isr.inversion.screen import Features, normal_scores
-from isr.inversion.sums import KINKS, WAVES, fit_broken, fit_functions, fit_polynomial
+from isr.inversion.sums import KINKS, WAVES, fit_broken, fit_functions, fit_polynomial, fit_sum
 from isr.search.candidates import Candidate, fitted, price
 from isr.search.find import find_laws
 from isr.search.formula import Formula, compiled, symbol
@@ -177,9 +177,9 @@ def relatives(
     names: Sequence[str],
     weight: np.ndarray | None = None,
 ) -> list[Formula]:
-    """Return formulas of other columns, stretched, with a variable stretched or moved too, that follow a column best.
+    """Return formulas of other columns, stretched, with variables stretched or one moved, that follow a column best.
 
-    Channels of one instrument, such as times, distances or stations, differ in this way.
+    Channels of one instrument, such as times, distances or stations, differ in this way. A sum of others is first.
 
     Example:
         >>> from isr.search.formula import parse
@@ -193,13 +193,16 @@ def relatives(
         [],
     )
     for e in dict.fromkeys(formula.expression for formula in known):
-        for v in (v for v in data.symbols if v in e.free_symbols):
-            spread = float(np.std(x[:, list(names).index(str(v))]))
-            moved = [v * sympy.Float(s) for s in STRETCHED] + [v + sympy.Float(s * spread) for s in MOVED]
-            tried = (fitted(data, sympy.Float(1.5) * e.xreplace({v: new})) for new in moved)
-            found += [candidate for candidate in tried if candidate is not None]
+        own = [v for v in data.symbols if v in e.free_symbols]
+        spreads = [float(np.std(x[:, data.symbols.index(v)])) for v in own]
+        tried = [{v: v * sympy.Float(s)} for v in own for s in STRETCHED]
+        tried += [{v: v + sympy.Float(s * sd)} for v, sd in zip(own, spreads, strict=True) for s in MOVED]
+        tried += [{v: v * sympy.Float(s + 0.01 * i) for i, v in enumerate(own)} for s in STRETCHED]
+        fits = (fitted(data, sympy.Float(1.5) * e.xreplace(moved)) for moved in tried)
+        found += [candidate for candidate in fits if candidate is not None]
     found.sort(key=lambda candidate: candidate.description_length)
-    return list(dict.fromkeys(Formula(c.expression) for c in found[:MOST_RELATIVES]))
+    sums = [fit_sum(x, y, names, known, weight=weight).formula] if len(known) > 1 else []
+    return list(dict.fromkeys([*sums, *(Formula(c.expression) for c in found[:MOST_RELATIVES])]))
 
 
 def values_of(formula: Formula, x: np.ndarray, names: Sequence[str]) -> Float[np.ndarray, " n"]:

@@ -16,7 +16,7 @@ from scipy import stats
 
 from isr.densities.mixtures import find_mixture
 from isr.inversion.find import find_law
-from isr.inversion.marginals import Marginal, recognise, refitted, stated
+from isr.inversion.marginals import Marginal, recognise, stated
 from isr.inversion.parts import Alone, Given, Joint, NormalMixture, Part, Tied
 from isr.inversion.screen import N_ROWS, Features, depends
 from isr.posterior.priors import Prior
@@ -195,34 +195,6 @@ def _recognised(x: np.ndarray, names: Sequence[str], members: list[int]) -> Sequ
         normals = NormalMixture(mixture.weights, mixture.means, mixture.covariances)
         priced.append((mixture.price, len(laws), [Joint(tuple(members), normals)]))
     return min(priced, key=lambda one: one[:2])[2]
-
-
-def redrawn(prior: PriorLaw, x: Float[np.ndarray, "n d"], m: int) -> tuple[PriorLaw, ...]:
-    """Return laws of x as recognised, with the numbers that ``m`` draws of the rows, with replacement, give them.
-
-    Mixtures keep their numbers, but for those of one component, and so do laws of columns that follow others.
-    """
-    rng, laws = np.random.default_rng(0), list[PriorLaw]()
-    for _ in range(m):
-        rows = x[rng.integers(len(x), size=len(x))]
-        laws.append(PriorLaw(prior.names, tuple(_refitted(part, rows, x) for part in prior.parts)))
-    return tuple(laws)
-
-
-def _refitted(part: Part, rows: np.ndarray, x: np.ndarray) -> Part:
-    """A part with numbers of other rows."""
-    if isinstance(part, Alone):
-        return Alone(part.column, refitted(part.marginal, rows[:, part.column], x[:, part.column]))
-    if isinstance(part, Tied):
-        alone = [
-            Alone(j, refitted(m, rows[:, j], x[:, j]))
-            for j, m in zip(part.columns, part.marginals, strict=True)
-        ]
-        return Tied.of(rows, alone) or part
-    if isinstance(part, Joint) and isinstance(part.prior, NormalMixture) and len(part.prior.weights) == 1:
-        own = rows[:, list(part.columns)]
-        return Joint(part.columns, NormalMixture(np.ones(1), own.mean(axis=0)[None], np.cov(own.T)[None]))
-    return part
 
 
 def _price(n_constants: int, part: Part, x: np.ndarray) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -68,7 +67,7 @@ class SavedLaws(eqx.Module):
         columns = sorted(column for part in parts for column in part.columns)
         if columns != list(range(n)) and len(parts) == len(self.prior):
             raise ValueError(f"its laws of x are of the columns {columns}, not of each of {n} variables once")
-        self.to_doubt(names)
+        self.to_doubt()
         for part in parts:
             drawn = np.asarray(part.sample(2, np.random.default_rng(0)))
             if drawn.shape != (2, len(part.columns)) or np.isnan(drawn).any():
@@ -122,24 +121,19 @@ class SavedLaws(eqx.Module):
 
     def read(self, x_names: Sequence[str], prior: Any = None) -> tuple[Any, PriorLaw, Proposal, Doubt | None]:
         """Return the law of y, the law of x, or the one given, how draws are made, and what rows leave open."""
-        law, own, doubt = self.to_law(), self.to_prior(x_names, prior), self.to_doubt(x_names)
-        if doubt is not None and prior is not None:
-            doubt = replace(doubt, priors=())
+        law, own, doubt = self.to_law(), self.to_prior(x_names, prior), self.to_doubt()
         return law, own, find_proposal(law, own), doubt
 
-    def to_doubt(self, x_names: Sequence[str]) -> Doubt | None:
+    def to_doubt(self) -> Doubt | None:
         """Return what the rows leave open; None where nothing is known of it."""
         record = self.law.get("open")
         if record is None:
             return None
         rivals = tuple((str(text), to_law(law)) for text, law in record["rivals"])
         constants, draws = (np.asarray(record[k], dtype=float) for k in ("constants", "draws"))
-        priors = tuple(PriorLaw(tuple(x_names), tuple(map(_to_part, parts))) for parts in record["priors"])
         law = self.to_law()
         noisy = law.part([g for g in law.groups if not any(law.columns[j].is_exact for j in g.columns)])
-        return Doubt(
-            noisy, rivals, tuple(constants.tolist()), draws.reshape(len(draws), len(constants)), priors
-        )
+        return Doubt(noisy, rivals, tuple(constants.tolist()), draws.reshape(len(draws), len(constants)))
 
 
 def of_laws(law: Law | MotionLaw, prior: PriorLaw, doubt: Doubt | None = None) -> SavedLaws:
@@ -149,7 +143,6 @@ def of_laws(law: Law | MotionLaw, prior: PriorLaw, doubt: Doubt | None = None) -
         record["open"] = {
             "rivals": [[text, of_law(rival)] for text, rival in doubt.rivals],
             "constants": list(doubt.constants), "draws": doubt.draws.tolist(),
-            "priors": [of_prior_law(one) for one in doubt.priors],
         }  # fmt: skip
     return SavedLaws(record, of_prior_law(prior))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sympy
@@ -21,9 +21,6 @@ from isr.inversion.refit import Refitted, constants_of, refit, with_floors
 from isr.posterior.pareto import effective_size
 from isr.search.candidates import price
 from isr.search.formula import Formula, compiled, symbol
-
-if TYPE_CHECKING:
-    from isr.inversion.prior import PriorLaw
 
 Forms = Mapping[str, Sequence[tuple[Formula | None, Formula | None]]]
 
@@ -48,14 +45,12 @@ class Doubt:
         rivals: The same with another formula for the mean or the scale of a column, refitted, and that line as text.
         constants: Numbers of the law that may move.
         draws: As many of them as rows and errors allow, a row each.
-        priors: The law of x, and the same of rows drawn again, one for each draw; empty where it is known.
     """
 
     law: Law
     rivals: tuple[tuple[str, Law], ...]
     constants: tuple[float, ...]
     draws: Float[np.ndarray, "m k"]
-    priors: tuple[PriorLaw, ...] = ()
 
     def of(self, x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "k d_y"]) -> str:
         """Return what moves the posterior of an observation, given draws of it, in words; empty if nothing does."""
@@ -66,25 +61,12 @@ class Doubt:
                 return f"{text} follows the rows as well, and would move a mean or a deviation by {_shown(size)} sd"
         size = self.roughness(x, y, own)
         if size > ROUGHEST:
-            is_prior = self.roughness(x, y, own, priors=()) <= ROUGHEST
-            what = (
-                "the law of x is uncertain (state the prior)" if is_prior else "the constants are uncertain"
-            )
-            return f"{ROUGH}, {what}, which may move a mean or a deviation by {_shown(size)} sd"
+            return f"{ROUGH}, the constants are uncertain, which may move a mean or a deviation by {_shown(size)} sd"
         return ""
 
-    def roughness(
-        self, x: np.ndarray, y: np.ndarray, own: np.ndarray, priors: Sequence[PriorLaw] | None = None
-    ) -> float:
-        """Return how far errors of constants, and of the law of x or of other ``priors``, move a posterior, in sd."""
-        priors = self.priors if priors is None else priors
-        known = own + (priors[0].log_prob(x) if priors else 0.0)
-        likelihoods = list(self._redrawn(x, y)) if len(self.constants) else [own] * len(self.draws)
-        again: Sequence[PriorLaw | None] = priors[1:] or [None] * len(likelihoods)
-        each = [
-            _moved(x, likelihood + (0.0 if prior is None else prior.log_prob(x)) - known)
-            for likelihood, prior in zip(likelihoods, again, strict=True)
-        ]
+    def roughness(self, x: np.ndarray, y: np.ndarray, own: np.ndarray) -> float:
+        """Return how far errors of constants move a posterior, in sd."""
+        each = [_moved(x, again - own) for again in self._redrawn(x, y)] if self.constants else []
         return float(np.sqrt(np.mean(np.square(each)))) if each else 0.0
 
     def apart(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:

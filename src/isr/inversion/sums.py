@@ -10,7 +10,7 @@ import numpy as np
 import sympy
 from jaxtyping import Float
 
-from isr.search.formula import Formula, symbol
+from isr.search.formula import Formula, compiled, symbol
 
 MOST_TERMS, MOST_MONOMIALS = 12, 400
 # A term must lower the deviance by this many times log(number of monomials), besides log(rows).
@@ -48,11 +48,7 @@ def fit_polynomial(
         >>> fit_polynomial(x, 1 + 2 * x[:, 0] * x[:, 1], ["a", "b"]).formula
         2*a*b + 1
     """
-    powers = _powers(x.shape[1], degree)
-    scale = np.maximum(np.abs(x).max(axis=0), 1e-300)
-    columns = np.stack([np.prod((x / scale) ** p, axis=1) for p in powers], axis=1)
-    terms = [sympy.Mul(*(symbol(n) ** int(p) for n, p in zip(names, power, strict=True))) for power in powers]
-    return _sparse_sum(columns, terms, np.prod(scale**powers, axis=1), y, weight)
+    return _sparse_sum(*_monomials(x, names, degree), y, weight)
 
 
 WAVES, KINKS = {sympy.sin: np.sin, sympy.cos: np.cos}, {sympy.Abs: np.abs}
@@ -86,6 +82,20 @@ def fit_functions(
     return _sparse_sum(columns, terms, np.ones(len(terms)), y, weight)
 
 
+def fit_sum(
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    names: Sequence[str],
+    known: Sequence[Formula],
+    *,
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Fit:
+    """Return the sparse sum of known formulas and variables that BIC chooses."""
+    terms = list(dict.fromkeys([sympy.Integer(1), *map(symbol, names), *(f.expression for f in known)]))
+    values = [np.broadcast_to(np.asarray(v, float), len(x)) for v in compiled(terms, names)(x)]
+    return _sparse_sum(np.column_stack(values), terms, np.ones(len(terms)), y, weight)
+
+
 def fit_broken(
     x: Float[np.ndarray, "n d"],
     y: Float[np.ndarray, " n"],
@@ -99,16 +109,14 @@ def fit_broken(
         >>> x = np.random.default_rng(0).uniform(0, 2, size=(2000, 1))
         >>> fit_broken(x, x[:, 0] + 2.0 * (x[:, 0] > 1.1), ["a"])[0].formula
         a + sign(a - 1.1) + 1
-        >>> "Abs(a - 1.10" in str(fit_broken(x, np.maximum(x[:, 0] - 1.1, 0.0), ["a"])[1].formula)
-        True
+        >>> ramps = [str(fit.formula) for fit in fit_broken(x, 2 * np.maximum(x[:, 0] - 1.1, 0.0), ["a"])]
+        >>> "Abs(a - 1.10" in ramps[1], "Max(0, a - 1.10" in ramps[2]
+        (True, True)
     """
-    powers = _powers(x.shape[1], 2 if x.shape[1] <= MOST_SQUARED else 1)
-    scale = np.maximum(np.abs(x).max(axis=0), 1e-300)
-    columns = np.stack([np.prod((x / scale) ** p, axis=1) for p in powers], axis=1)
-    terms = [sympy.Mul(*(symbol(n) ** int(p) for n, p in zip(names, power, strict=True))) for power in powers]
-    sizes, found = np.prod(scale**powers, axis=1), list[Fit]()
+    columns, terms, sizes = _monomials(x, names, 2 if x.shape[1] <= MOST_SQUARED else 1)
+    found = list[Fit]()
     root = np.ones(len(y)) if weight is None else np.sqrt(weight / weight.mean())
-    for place, side, broken in ((_cut, np.sign, sympy.sign), (_bend, np.abs, sympy.Abs)):
+    for place, side, broken in SIDES:
         places = [place(columns * root[:, None], y * root, x[:, j], root) for j in range(x.shape[1])]
         left, at, j = min((*one, j) for j, one in enumerate(places))
         if not np.isfinite(left):
@@ -159,20 +167,35 @@ def _cut(a: np.ndarray, b: np.ndarray, along: np.ndarray, root: np.ndarray) -> t
     return float(b @ b - explained[best]), float(0.5 * (low + high))
 
 
+# Where to cut or bend, and what is added there: a step, a bend, and what is nothing on one side of it.
+SIDES: tuple[tuple[Any, Any, Any], ...] = (
+    (_cut, np.sign, sympy.sign),
+    (_bend, np.abs, sympy.Abs),
+    (_bend, lambda gap: np.maximum(gap, 0), lambda gap: sympy.Max(gap, 0)),
+    (_bend, lambda gap: np.minimum(gap, 0), lambda gap: sympy.Min(gap, 0)),
+)
+
+
 def _is_plain(w: tuple[int, ...]) -> bool:
     """Whether a sum starts with a plus and has twos only alone."""
     first = next((n for n in w if n), 0)
     return first > 0 and (max(map(abs, w)) < 2 or sum(map(abs, w)) == 2)
 
 
-def _powers(d: int, degree: int) -> np.ndarray:
-    found = [[0] * d]
+def _monomials(
+    x: np.ndarray, names: Sequence[str], degree: int
+) -> tuple[np.ndarray, list[sympy.Expr], np.ndarray]:
+    """Monomials of variables in units of their largest value, as columns, as terms, and how large each is."""
+    powers = [(0,) * x.shape[1]]
     for total in range(1, degree + 1):
-        level = list(combinations_with_replacement(range(d), total))
-        if len(found) + len(level) > MOST_MONOMIALS:
+        level = list(combinations_with_replacement(range(x.shape[1]), total))
+        if len(powers) + len(level) > MOST_MONOMIALS:
             break
-        found += [[members.count(j) for j in range(d)] for members in level]
-    return np.array(found)
+        powers += [tuple(members.count(j) for j in range(x.shape[1])) for members in level]
+    scale = np.maximum(np.abs(x).max(axis=0), 1e-300)
+    columns = np.stack([np.prod((x / scale) ** np.array(p), axis=1) for p in powers], axis=1)
+    terms = [sympy.Mul(*(symbol(n) ** p for n, p in zip(names, power, strict=True))) for power in powers]
+    return columns, terms, np.prod(scale ** np.array(powers), axis=1)
 
 
 def _sparse_sum(

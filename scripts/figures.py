@@ -120,11 +120,15 @@ def sensor() -> Any:
 
 
 def _sensor() -> Any:
+    units = {"temperature": "°C", "pressure": "bar", "voltage": "V"}
+    return isr.Inversion(units=units, random_state=0).fit(*_sensor_rows())
+
+
+def _sensor_rows() -> tuple[pd.DataFrame, pd.DataFrame]:
     rng = np.random.default_rng(0)
     x = pd.DataFrame({"temperature": rng.uniform(10, 80, 1000), "pressure": rng.uniform(1, 3, 1000)})
     y = 0.02 * x["temperature"] * x["pressure"] + 0.02 * rng.normal(size=1000)
-    units = {"temperature": "°C", "pressure": "bar", "voltage": "V"}
-    return isr.Inversion(units=units, random_state=0).fit(x, y.rename("voltage"))
+    return x, y.to_frame("voltage")
 
 
 def throws() -> Any:
@@ -198,6 +202,30 @@ def hunters() -> Any:
     return model.plot(times, values)
 
 
+def choosing() -> Any:
+    """What three estimators answer, asked with the same 1,000 rows."""
+    model, (x, y) = _sensor(), _sensor_rows()
+    rows = np.column_stack([x["temperature"], y["voltage"]])
+    law = isr.LawRegressor(random_state=0).fit(x, y)
+    flow = isr.SymbolicFlow(random_state=0).fit(rows)
+    post = model.posterior([1.6]).sample(400)
+    figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.4))
+    across = np.linspace(x["temperature"].min(), x["temperature"].max(), 100)
+    for pressure, colour in ((1.2, "C1"), (2.0, "C2"), (2.8, "C3")):
+        at = pd.DataFrame({"temperature": across, "pressure": pressure})
+        axes[0].plot(across, law.predict(at), color=colour, label=f"pressure {pressure:g}")
+    axes[0].plot(*rows.T, ".", color=GREY, ms=2)
+    axes[0].legend(fontsize="small")
+    axes[1].plot(*flow.sample(400).T, ".", ms=3)
+    axes[2].plot(x["temperature"], x["pressure"], ".", color=GREY, ms=2)
+    axes[2].plot(*post.T, ".", ms=3)
+    titles = ("y from x: LawRegressor", "more rows like these: SymbolicFlow", "x given 1.6 V: Inversion")
+    for ax, title, up in zip(axes, titles, ("voltage", "voltage", "pressure"), strict=True):
+        ax.set(title=title, xlabel="temperature", ylabel=up)
+        ax.title.set_fontsize("medium")
+    return figure
+
+
 def report() -> Any:
     """A page in a browser, in light and dark; Chromium and Playwright draw it."""
     from playwright.sync_api import sync_playwright
@@ -238,6 +266,7 @@ DRAWN = (
     arms,
     pendulum,
     hunters,
+    choosing,
     report,
 )
 FIGURES = {function.__name__: function for function in DRAWN}

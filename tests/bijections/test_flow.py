@@ -142,7 +142,7 @@ def test_a_single_precision_model_is_run_in_double(key):
         (lambda f, c: f.log_prob(np.array([[0.0, np.nan]])), r"x holds NaN in column\(s\) \[1\]"),
         (lambda f, c: f.log_prob(np.zeros((3, 2)), CONDITION), "this flow has no condition, but y was given"),
         (lambda f, c: c.log_prob(np.zeros((3, 2))), "this flow is conditional: give y with 2 columns"),
-        (lambda f, c: f.sample(jax.random.key(0), -1), "must not be negative, got n=-1"),
+        (lambda f, c: f.sample(jax.random.key(0), -1), "draws must be a whole number, at least 0, got -1"),
         (lambda f, c: c.sample(jax.random.key(0), 3), "this flow is conditional"),
         (
             lambda f, c: c.log_prob(np.zeros((3, 2)), np.zeros((2, 2))),

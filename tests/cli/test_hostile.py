@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ import zipfile
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import isr
@@ -97,21 +99,54 @@ def test_a_limit_of_the_address_space_is_told_before_xla_meets_it(tmp_path, comm
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_an_archive_that_unpacks_to_terabytes_is_refused(tmp_path):
-    bomb = tmp_path / "bomb.npz"
-    np.savez_compressed(bomb, a=np.zeros(1000))
+@pytest.mark.parametrize("ending", ["npz", "xlsx"])
+def test_an_archive_that_unpacks_to_terabytes_is_refused(tmp_path, ending):
+    bomb = tmp_path / f"bomb.{ending}"
+    if ending == "npz":
+        np.savez_compressed(bomb, a=np.zeros(1000))
+    else:
+        pytest.importorskip("openpyxl")
+        pd.DataFrame({"a": np.zeros(1000)}).to_excel(bomb, index=False)
     data = bytearray(bomb.read_bytes())
     entry = data.rindex(b"PK\x01\x02")
-    data[entry + 24 : entry + 28] = (4_000_000_000).to_bytes(
-        4, "little"
-    )  # the unpacked size that it declares
+    # the unpacked size that it declares
+    data[entry + 24 : entry + 28] = (4_000_000_000).to_bytes(4, "little")
     bomb.write_bytes(data)
     with zipfile.ZipFile(bomb) as archive:
-        assert archive.infolist()[0].file_size == 4_000_000_000
+        assert archive.infolist()[-1].file_size == 4_000_000_000
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("isr.tables.memory.memory_left", lambda: 1e9)
-        with pytest.raises(ValueError, match="1 arrays unpacked would take about 8 GB of memory"):
+        with pytest.raises(ValueError, match=r"\d+ (arrays|parts) unpacked would take about 8 GB of memory"):
             read_rows(bomb)
+
+
+def test_a_cell_in_the_far_corner_of_a_sheet_does_not_make_it_billions_of_cells(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["a", "b"], *([i, 2 * i] for i in range(30))):
+        book.active.append(row)
+    book.save(tmp_path / "near.xlsx")
+    assert read_rows(tmp_path / "near.xlsx").shape == (30, 2)
+    book.active["XFD1048576"] = 1
+    book.save(tmp_path / "far.xlsx")
+    with pytest.raises(
+        ValueError, match=r"reaches to row 1,048,576 and column 16,384, but holds only 63 cells"
+    ):
+        read_rows(tmp_path / "far.xlsx")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_device_or_pipe_is_never_replaced_by_a_file(tmp_path, run, models):
+    pipe = tmp_path / "out.csv"
+    os.mkfifo(pipe)
+    code, _, err = run("sample", str(models["flow"]), "-n", "3", "--out", str(pipe), "--force")
+    assert (code, "out.csv is no plain file (a pipe or a device); give the name of a file" in err) == (
+        2,
+        True,
+    )
+    with pytest.raises(OSError, match="is no plain file"):
+        isr.save(isr.load(models["flow"]), pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 @pytest.mark.parametrize("name", ["pipe.isr", "pipe.csv", "/dev/zero"])

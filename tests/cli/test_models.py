@@ -29,6 +29,20 @@ def frame_of(text):
     return pd.read_csv(io.StringIO(text))
 
 
+def test_a_law_of_motion_is_shown_exported_and_described(run, tmp_path):
+    times = np.linspace(0, 2, 30)
+    runs = np.stack([np.exp(-times), 3 * np.exp(-times)])[:, :, None]
+    library = [isr.motion.library.Library(1)]
+    isr.MotionRegressor(library=library).fit(times, runs, names=["q"]).save(tmp_path / "law.isr")
+    assert "q' = -q" in run("show", "law.isr").out
+    about = json.loads(run("show", "law.isr", "--json").out)
+    assert about["laws"]["The law of motion"] == "q' = -q"
+    source = run("export", "law.isr", "--lang", "python").out
+    assert "def " in source
+    code, _, err = run("show", "law.isr", "--latex")
+    assert (code, "a law of motion is an equation for rates, not for y" in err) == (2, True)
+
+
 # show ---------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import isr
 from isr.estimators.settings import Effort
+from isr.inversion.means import Searcher
 from isr.posterior.plots import pair_plot
 
 mpl.use("agg")
@@ -94,12 +95,13 @@ def test_the_predictive_check_is_drawn_with_the_observation_in_red():
     mpl.pyplot.close(figure)
 
 
-def test_a_fit_tells_the_best_so_far_and_the_time_that_is_left(capsys):
-    x, y = rows()
-    isr.Inversion(noise=0.1, fallback=False, verbose=True, random_state=0, max_time=5).fit(x, np.sin(y))
-    told = capsys.readouterr().err
-    assert "best so far" in told
-    assert "(at most 5 s left)" in told
+def test_a_search_tells_the_best_so_far_and_the_time_that_is_left():
+    x = np.random.default_rng(0).uniform(1, 3, size=(700, 2))
+    told = []
+    Searcher(50.0, told.append)(x, x[:, 0] / (x[:, 0] + x[:, 1]), None, ["a", "b"])
+    assert any("best so far" in line for line in told)
+    assert all(line.endswith("s left)") for line in told)
+    assert "(at most 50 s left)" in told[0]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "normal_modes.py"
 
 
@@ -25,3 +27,13 @@ def test_the_quick_benchmark_writes_rows_that_meet_the_targets(tmp_path):
     assert (
         rates[0]["cpu_ms_per_environment"] < 60
     )  # KRAKEN's; the margin is wide so that a busy machine passes
+
+
+@pytest.mark.slow
+def test_both_kinds_of_chains_of_event_s5_write_a_row(tmp_path):
+    out = tmp_path / "rows.jsonl"
+    script = SCRIPT.with_name("event_s5.py")
+    subprocess.run([sys.executable, script, "--quick", "--out", out], check=True, capture_output=True)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["kind"] for row in rows] == ["gradients", "walkers"]
+    assert all(len(row["mean"]) == len(row["sd"]) == 7 for row in rows)

@@ -1,5 +1,6 @@
 """Derivatives of the pressure against differences, and what uses them: the best fit and the chains."""
 
+import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -119,6 +120,20 @@ def chains_agree(likelihood, jacobian, starts, bounds, **sizes):
     assert np.all(found.samples > np.array(bounds)[:, 0])
     assert np.all(found.samples < np.array(bounds)[:, 1])
     assert found.n_likelihoods > len(found.samples)
+
+
+def test_chains_run_in_double_precision_where_jax_is_in_single():
+    jax.config.update("jax_enable_x64", False)
+    try:
+        found = gradient_posterior(
+            lambda x: (-0.5 * float(np.sum((x - 0.5) ** 2)) / 0.01, -(x - 0.5) / 0.01), np.array([[0.4]]),
+            ((0.0, 1.0),), n_samples=200, n_warmup=100,
+        )  # fmt: skip
+        assert not jax.config.jax_enable_x64
+    finally:
+        jax.config.update("jax_enable_x64", True)
+    assert found.samples.dtype == np.float64
+    assert_allclose([found.samples.mean(), found.samples.std()], [0.5, 0.1], rtol=0.15)
 
 
 def test_chains_by_gradients_have_the_linearised_spread_of_two_parameters():

@@ -370,8 +370,10 @@ MISTAKES = {
         lambda: Posterior(CONDITIONAL, Y, x_names=["a"]),
         "x has 2 variables, but 1 names were given: 'a'",
     ),
-    "no draws": (lambda: Posterior(CONDITIONAL, Y).sample(0), "must be at least 1, got n=0"),
-    "draws as text": (lambda: Posterior(CONDITIONAL, Y).sample("5"), "must be at least 1, got n='5'"),
+    "no draws": (
+        lambda: Posterior(CONDITIONAL, Y).sample(0),
+        "draws must be a whole number, at least 1, got 0",
+    ),
     "chains": (lambda: Posterior(CONDITIONAL, Y).to_arviz(10, n_chains=3), "multiple of n_chains, got n=10"),
     "hdi": (lambda: Posterior(CONDITIONAL, Y).summary(16, hdi=94), "hdi must lie between 0 and 1, got 94"),
     "simulator": (

@@ -202,8 +202,8 @@ def test_chunks_of_different_width_are_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 0}, "n and chunk_size must be at least 1, got 0 and 1000"),
-        ({"chunk_size": 0}, "n and chunk_size must be at least 1, got 30 and 0"),
+        ({"n": 0}, "number of draws must be a whole number, at least 1, got 0"),
+        ({"chunk_size": 0}, "chunk_size must be a whole number, at least 1, got 0"),
         ({"random_state": -1}, "random_state must be an integer of at least 0, got -1"),
         ({"random_state": None}, "random_state must be an integer .* a generator could not draw a chunk"),
         ({"prior": {"reason": (0, 1)}}, "'reason' names the column .* rename this variable"),

@@ -31,7 +31,7 @@ from isr.bijections.coupling import ConditionMap
 from isr.bijections.parameters import cast
 from isr.bijections.programs import Accelerated, accelerate, compiled
 from isr.bijections.shapes import Edges
-from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
+from isr.tables.memory import draw_count
 
 CHUNK = 16_384
 Rows = np.ndarray
@@ -218,9 +218,7 @@ class Flow(eqx.Module):
 
         The two precisions draw different random numbers.
         """
-        if n < 0:
-            raise ValueError(f"the number of samples must not be negative, got n={n}")
-        refuse_too_large(BYTES_PER_DRAW * n * self.bijection.dim, f"{n:,} rows", "ask for fewer at a time")
+        n = draw_count(n, self.bijection.dim, least=0)
         wanted, size = _type_of(precision), (n, self.bijection.dim)
         if precision == "single":  # NumPy's numbers take half as long as JAX's
             bits = np.asarray(jax.random.key_data(key)).ravel()
@@ -304,14 +302,15 @@ class Ensemble(Flow):
     ) -> Rows:
         """Return ``n`` rows of x; ``y`` is one observation, or one for each row."""
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
-        member_of = rng.choice(len(self.shares), size=max(n, 0), p=self.shares)
-        rows = np.full((max(n, 0), self.dim), np.nan, _type_of(precision))
+        n = draw_count(n, self.dim, least=0)
+        member_of = rng.choice(len(self.shares), size=n, p=self.shares)
+        rows = np.full((n, self.dim), np.nan, _type_of(precision))
         keys = jax.random.split(key, len(self.shares))
         for number, (member, k) in enumerate(zip(self.members, keys, strict=True)):
             chosen = np.flatnonzero(member_of == number)
             given = y if y is None or len(y) == 1 else np.asarray(y)[chosen]
-            if len(chosen) or n <= 0:
-                rows[chosen] = member.sample(k, len(chosen) if n > 0 else n, given, precision=precision)
+            if len(chosen) or not n:
+                rows[chosen] = member.sample(k, len(chosen), given, precision=precision)
         return rows
 
 

@@ -239,10 +239,4 @@ def predict(
     else:
         raise ValueError(f"give rows of x as a file, or one row with --x {example(bundle.x_names)}; not both")
     predicted = bundle.predict(rows)
-    n_bad = int(np.sum(~np.isfinite(predicted).all(axis=1)))
-    if n_bad:
-        warnings.warn(
-            f"{n_bad} of {len(predicted)} predictions are not finite; their x lies outside of the model's domain",
-            stacklevel=1,
-        )
     hand_over(pd.DataFrame(predicted, columns=list(bundle.y_names)), out, json)

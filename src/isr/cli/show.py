@@ -91,20 +91,24 @@ def front_of(bundle: Bundle) -> list[dict[str, Any]]:
 
 def described(bundle: Bundle) -> dict[str, Any]:
     """Return a model's equations, variables and front as plain data."""
-    equations = bundle.expressions
-    return {
+    about = {
         **({"laws": dict(bundle.sections)} if bundle.sections else {}),
         "kind": bundle.kind,
         "x": list(bundle.x_names),
         "y": list(bundle.y_names),
         "units": dict(bundle.units),
+        "metadata": {k: v for k, v in bundle.metadata.items() if k not in NOT_SHOWN},
+    }
+    if bundle.motion is not None:
+        return about
+    equations = bundle.expressions
+    return about | {
         "complexity": equations.complexity,
         "n_constants": equations.n_constants,
         "equations": {way: equations.text(way) for way in equations.directions},
         "latex": {way: equations.latex(way) for way in equations.directions},
         "constants": [{"value": value, "error": error} for value, error in bundle.printed_errors.items()],
         "front": front_of(bundle),
-        "metadata": {k: v for k, v in bundle.metadata.items() if k not in NOT_SHOWN},
     }
 
 
@@ -191,11 +195,12 @@ def export(
     Example: isr export model.isr --lang c --out model.c
     """
     refuse_existing(out, force)
-    equations = open_model(model, complexity).expressions
+    bundle = open_model(model, complexity)
     if lang is Language.latex:
+        equations = bundle.expressions
         source = "\n".join(f"% {way}\n{equations.latex(way)}\n" for way in equations.directions)
     else:
-        source = equations.code(lang.value)
+        source = bundle.code(lang.value)
     if out is not None:
         write_text(out, source)
         about = f"{len(source.splitlines())} lines of {lang.value}"

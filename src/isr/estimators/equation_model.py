@@ -24,7 +24,7 @@ from isr.estimators.settings import Effort, Plan, Training, make_schedule, seed_
 from isr.estimators.status import Status, status_of
 from isr.formulas.front import Front, Point, choose
 from isr.storage import Bundle, save
-from isr.tables.arrays import checked_rows
+from isr.tables.arrays import checked_rows, warn_if_not_finite
 from isr.tables.tables import check_units
 from isr.tables.workers import is_watched
 from isr.training.checkpoint import History
@@ -281,6 +281,7 @@ class FormulaRegressor(MultiOutputMixin, RegressorMixin, EquationModel):
         values: Any = validate_data(self, checked_rows(X), dtype=np.float64, reset=False)
         with jax.enable_x64(True):
             predicted = np.asarray(self.formulas_.columns(jnp.asarray(values.T))[0]).T
+        warn_if_not_finite(predicted)
         return predicted[:, 0] if self.single_output_ else predicted
 
 

@@ -28,8 +28,9 @@ from isr.posterior.outliers import Extent, TrainingRecord
 from isr.posterior.posterior import Posterior, read_observations
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import N_DRAWS, SETTLED, Simulations, box_around, joined, simulate
-from isr.tables.arrays import refuse_extremes
+from isr.tables.arrays import LARGEST_SQUARED, refuse_extremes, warn_if_not_finite
 from isr.tables.bounds import Bounds
+from isr.tables.memory import draw_count
 from isr.tables.tables import Table, check_paired, check_units, read_table
 
 # Share of a column's spread that "auto" takes as its noise.
@@ -180,6 +181,7 @@ class InverseModel(FlowModel):
         """
         check_is_fitted(self, "flow_")
         rows = read_table(np.atleast_2d(np.asarray(y)), like=self.y_columns_, what="y").values
+        n_samples = draw_count(n_samples, len(rows) * self.flow_.dim)
         # One observation need not be repeated: the flow then works out its part once.
         given = rows if len(rows) == 1 else np.repeat(rows, n_samples, axis=0)
         key = jax.random.key(seed_of(random_state))
@@ -246,7 +248,9 @@ class ISR(InverseModel):
         """Return the surrogate's y for rows of x."""
         check_is_fitted(self, "flow_")
         rows = read_table(x, like=replace(self.columns_, bounds=None), what="x").values
-        return self.flow_.forward(rows)[0][:, : self.flow_.n_observed]
+        predicted = self.flow_.forward(rows)[0][:, : self.flow_.n_observed]
+        warn_if_not_finite(predicted)
+        return predicted
 
 
 @explains_wrong_options
@@ -302,11 +306,16 @@ def observation_noise(noise: Any, y: Table) -> np.ndarray:
                 f"noise names {unknown}, which are no columns of y; its columns are {list(y.names)}"
             )
         noise = [noise.get(name, 0.0) for name in y.names]
-    values = np.asarray(noise, dtype=float)
+    try:
+        values = np.asarray(noise, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"noise must be a number, or one for each column of y, got {noise!r}") from None
     if values.ndim > 1 or values.size not in (1, y.n_columns):
         raise ValueError(
             f"noise must be one number or one for each of the {y.n_columns} columns of y, got {values.size}"
         )
-    if not np.all(np.isfinite(values) & (values >= 0)):
-        raise ValueError(f"noise must be finite and not negative, got {values.tolist()}")
+    if not np.all((values >= 0) & (values < LARGEST_SQUARED)):
+        raise ValueError(
+            f"noise must be finite and not negative, and below {LARGEST_SQUARED:.0e}, got {noise!r}"
+        )
     return np.broadcast_to(values, y.n_columns).copy()

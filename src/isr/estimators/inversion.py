@@ -34,6 +34,8 @@ from isr.posterior.posterior import read_observations
 from isr.posterior.priors import parse_prior
 from isr.posterior.simulation import simulate
 from isr.storage import Bundle
+from isr.tables.arrays import warn_if_not_finite
+from isr.tables.memory import draw_count
 from isr.tables.names import symbol_names
 from isr.tables.tables import Table, read_table
 
@@ -211,8 +213,9 @@ class Inversion(Shown, BaseEstimator):
         """
         import pandas as pd
 
-        frames, facts = [], []
-        for row in self._rows(y):
+        frames, facts, rows = [], [], self._rows(y)
+        n = draw_count(n, len(self.x_columns_))
+        for row in rows:
             post = self._one(row)
             post.least_share = IN_A_TABLE
             frames.append(summary_table(_drawn(post, n), post.x_names, hdi=0.94))
@@ -226,8 +229,9 @@ class Inversion(Shown, BaseEstimator):
 
     def sample(self, y: Any, n_samples: int = 1, random_state: int | None = 0) -> np.ndarray:
         """Return ``n_samples`` rows of x for every row of y: an array (rows of y, samples, variables)."""
-        seed = seed_of(random_state)
-        return np.stack([self._one(row)._draw(n_samples, seed + i)[0] for i, row in enumerate(self._rows(y))])
+        seed, rows = seed_of(random_state), self._rows(y)
+        n = draw_count(n_samples, len(rows) * len(self.x_columns_))
+        return np.stack([self._one(row)._draw(n, seed + i)[0] for i, row in enumerate(rows)])
 
     def log_prob(self, x: Any, y: Any) -> np.ndarray:
         """Return the log-density (nats) of each row of x given the row of y beside it."""
@@ -243,7 +247,9 @@ class Inversion(Shown, BaseEstimator):
         """Return the centre of the law for rows of x, a column for each column of y; NaN where it says nothing."""
         check_is_fitted(self, "law_")
         rows = read_table(x, like=self.x_columns_, what="x").values
-        return self.law_.predict(rows, len(self.y_columns_))
+        predicted = self.law_.predict(rows, len(self.y_columns_))
+        warn_if_not_finite(predicted[:, [c.index for c in self.law_.columns]])
+        return predicted
 
     def _rows(self, y: Any) -> np.ndarray:
         check_is_fitted(self, "law_")

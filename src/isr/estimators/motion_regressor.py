@@ -23,7 +23,7 @@ from isr.motion.refit import Start
 from isr.motion.refute import lack_of_fit
 from isr.motion.series import Series, from_long, read_series
 from isr.storage import Bundle
-from isr.tables.names import did_you_mean
+from isr.tables.names import did_you_mean, quoted
 from isr.tables.tables import Table
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ def find_series_law(
     say: Callable[[str], None], max_time: float = MAX_TIME,
 ) -> FoundMotion:  # fmt: skip
     """Return the law of motion of the channels that columns of y are; see `Inversion` for series, times and noise."""
+    if not isinstance(series, Mapping):
+        raise TypeError(f"series maps the name of a channel to its columns of y, got {type(series).__name__}")
     places = {str(name): tuple(_place(column, y) for column in columns) for name, columns in series.items()}
     if times is None:
         raise ValueError("series needs times=..., when its columns were measured, a number for each")
@@ -168,6 +170,12 @@ def find_series_law(
     if grid.ndim != 1 or set(lengths.values()) != {len(grid)}:
         raise ValueError(
             f"there are {grid.size} times, but the channels have {lengths} columns; give as many of each"
+        )
+    used = [column for columns in places.values() for column in columns]
+    twice = sorted({y.names[column] for column in used if used.count(column) > 1})
+    if twice:
+        raise ValueError(
+            f"series has columns more than once: {quoted(twice)}; each is one channel at one time"
         )
     values = np.stack([y.values[:, columns] for columns in places.values()], axis=2)
     found = read_series(grid, values, x.values, names=list(places), x_names=list(symbols))

@@ -204,7 +204,7 @@ class SymbolicFlow(TransformerMixin, DensityMixin, FlowModel):
         self, n_samples: int = 1, random_state: int | None = 0, *, precision: Precision = "double"
     ) -> np.ndarray:
         """Return rows drawn from the learned density; ``"single"`` precision takes half the time, with six digits."""
-        return self.flow_.sample(jax.random.key(seed_of(random_state)), int(n_samples), precision=precision)
+        return self.flow_.sample(jax.random.key(seed_of(random_state)), n_samples, precision=precision)
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the latents z of rows."""

@@ -20,6 +20,7 @@ from isr.posterior.abstract import AbstractPosterior
 from isr.posterior.outliers import Extent
 from isr.posterior.pareto import TRUSTED
 from isr.posterior.priors import RandomState
+from isr.tables.memory import draw_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,8 +139,8 @@ class LawPosterior(AbstractPosterior):
         self, n: int = 1000, random_state: RandomState = 0, *, precision: Precision = "double"
     ) -> np.ndarray:
         """Return ``n`` draws as rows; a warning tells of an observation that does not fit, or of unequal weights."""
-        if n > 0:
-            _ = self._checked
+        n = draw_count(n, len(self.x_names))
+        _ = self._checked
         return super().sample(n, random_state, precision=precision)
 
     @property
@@ -229,7 +230,7 @@ class LawPosterior(AbstractPosterior):
         The distance is the sum of squared residuals of all observations, in units of the law's scale.
         """
         rng = np.random.default_rng(random_state)
-        draws = self.quick(n, rng)
+        draws = self.quick(draw_count(n, self.y_star.shape[1]), rng)
         noisy = [j for j, column in enumerate(self.law.columns) if not column.is_exact]
         about = tuple(c.name for c in self.law.columns), self.y_star[:, [c.index for c in self.law.columns]]
         y = self.law.sample(draws, rng) if self.law.columns else np.empty((n, 0))

@@ -141,6 +141,8 @@ def read_series(
     runs = [v[:, None] if v.ndim == 1 else v for v in _each(values, 2)]
     own, n_channels = _each(times, 1), runs[0].shape[-1]
     own = own * len(runs) if len(own) == 1 else own
+    if not n_channels:
+        raise ValueError("the values have no columns; give one for each channel")
     if len(own) != len(runs):
         raise ValueError(
             f"there are times of {len(own)} trajectories but values of {len(runs)}; give times for each"
@@ -152,7 +154,9 @@ def read_series(
     for i, (t, v) in enumerate(zip(own, runs, strict=True)):
         grid[i] = np.concatenate([t, t[-1] + 1e-9 * (1 + np.arange(longest - len(t)))])
         table[i, : len(v)] = v
-    parameters = np.zeros((len(runs), 0)) if x is None else np.asarray(x, dtype=float)
+    parameters = (
+        np.zeros((len(runs), 0)) if x is None else np.ma.filled(np.ma.asarray(x, dtype=float), np.nan)
+    )
     if parameters.ndim != 2 or len(parameters) != len(runs):
         raise ValueError(
             f"x has the shape {parameters.shape}, but there are {len(runs)} trajectories; give a row for each"
@@ -185,7 +189,11 @@ def from_long(
 def _each(given: Any, n_axes: int) -> list[np.ndarray]:
     """An array of ``n_axes`` axes for each trajectory, from one array, several as one, or a list of them."""
     several = isinstance(given, list | tuple) and len(given) and np.ndim(given[0]) == n_axes
-    arrays = [np.asarray(v) for v in (given if several else [given])]
+    # What a mask hides was not measured.
+    arrays = [
+        np.ma.filled(v.astype(float), np.nan) if np.ma.is_masked(v) else np.asarray(v)
+        for v in (given if several else [given])
+    ]
     if any(v.dtype.kind not in "bif" for v in arrays):
         kinds = ", ".join(sorted({str(v.dtype) for v in arrays}))
         raise TypeError(

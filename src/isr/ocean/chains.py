@@ -6,7 +6,8 @@ A log-likelihood here is a function of one row of parameters that returns its va
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ def gradient_posterior(
     log_likelihood.defvjp(
         lambda u: jax.pure_callback(at, shapes, u, vmap_method="sequential"), lambda slope, g: (g * slope,)
     )
-    with jax.enable_x64(True):
+    with _doubles():
         rng = np.random.default_rng(random_state)
         begin = _inside(rng.normal(size=(50 * n_chains, len(low))), best, axes, low, high)[:n_chains]
         options = {"n_samples": n_samples, "n_warmup": n_warmup, "random_state": random_state}
@@ -118,6 +119,19 @@ def gradient_posterior(
     summary = need("arviz").summary(data)
     rows = best + draws.reshape(-1, len(low)) @ axes.T
     return Chains(rows, best, float(summary["r_hat"].max()), float(summary["ess_bulk"].min()), calls[0])
+
+
+@contextmanager
+def _doubles() -> Iterator[None]:
+    """Double precision in all threads: JAX calls back from threads that `jax.enable_x64` does not reach."""
+    import jax
+
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 def _covariance(

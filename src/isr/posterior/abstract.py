@@ -22,7 +22,7 @@ from isr.posterior.priors import Prior, RandomState
 from isr.posterior.simulation import Simulator
 from isr.tables.bounds import Bounds
 from isr.tables.extras import need
-from isr.tables.memory import BYTES_PER_DRAW, refuse_too_large
+from isr.tables.memory import draw_count
 from isr.tables.tables import Columns, read_table
 
 if TYPE_CHECKING:
@@ -122,13 +122,16 @@ class AbstractPosterior(ABC):
         ``precision="single"`` draws millions in less than half the time, with six digits; weighted draws are always
         made in double.
         """
-        if not isinstance(n, int | np.integer) or n < 1:
-            raise ValueError(f"the number of draws must be at least 1, got n={n!r}")
-        refuse_too_large(BYTES_PER_DRAW * n * len(self.x_names), f"{n:,} draws", "ask for fewer at a time")
-        if isinstance(random_state, int | np.integer):
+        n = draw_count(n, len(self.x_names))
+        if isinstance(random_state, int | np.integer) and random_state >= 0:
             seed = int(random_state)
         else:
-            seed = int(np.random.default_rng(random_state).integers(2**31))
+            try:
+                seed = int(np.random.default_rng(random_state).integers(2**31))
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"random_state must be a whole number from 0, a generator of NumPy or None, got {random_state!r}"
+                ) from None
         draws, effective_size = self._draw(n, seed, precision)
         if effective_size < 0.5 * n:
             warnings.warn(
@@ -162,9 +165,14 @@ class AbstractPosterior(ABC):
         dim = len(self.x_names)
         if hasattr(x, "iloc"):
             x = read_table(x, like=Columns(self.x_names, (None,) * dim), what="x").values
-        rows = np.asarray(x)
+        try:
+            rows = np.asarray(x, dtype=float)
+        except (TypeError, ValueError):
+            raise TypeError(f"x must be rows of numbers or a frame, got {x!r}") from None
         if rows.ndim == 1:
             rows = rows[:, None] if dim == 1 else rows[None]
+        if rows.ndim != 2 or rows.shape[1] != dim:
+            raise ValueError(f"x must have {dim} columns, got an array of shape {np.shape(x)}")
         return self._log_prob(rows, precision)
 
     def map(self) -> Float[np.ndarray, " d_x"] | None:
@@ -193,7 +201,7 @@ class AbstractPosterior(ABC):
         The interval holds a share ``hdi`` of ``n`` draws, or of the rows given in their place, a single one even where
         there are several modes. There is no column map where `map` gives no point; see `map_note`.
         """
-        draws = np.asarray(n, dtype=float) if np.ndim(n) else self.sample(int(n), random_state)  # type: ignore[arg-type]
+        draws = np.asarray(n, dtype=float) if np.ndim(n) else self.sample(n, random_state)  # type: ignore[arg-type]
         found = self._maximum[0]
         known = {} if found is None else {"map": found}
         return summary_table(_finite(draws), self.x_names, hdi=hdi).assign(**known)
@@ -203,7 +211,8 @@ class AbstractPosterior(ABC):
 
         The ``n`` draws are divided into ``n_chains`` parts. They are no Markov chains; ArviZ only wants several.
         """
-        if n_chains < 1 or n % n_chains:
+        n, n_chains = draw_count(n, len(self.x_names)), draw_count(n_chains, 1, what="n_chains")
+        if n % n_chains:
             raise ValueError(f"n must be a multiple of n_chains, got n={n} and n_chains={n_chains}")
         draws = self.sample(n, random_state)
         finite = np.isfinite(draws).all(axis=1)
@@ -271,8 +280,8 @@ def summary_table(draws: Float[np.ndarray, "n d"], names: Sequence[str], *, hdi:
         parameter
         depth      50.0  29.3     0.0     90.0
     """
-    if not 0 < hdi < 1:
-        raise ValueError(f"hdi must lie between 0 and 1, got {hdi}")
+    if not (isinstance(hdi, int | float) and 0 < hdi < 1):
+        raise ValueError(f"hdi must lie between 0 and 1, got {hdi!r}")
     # The shortest interval, as ArviZ takes it, which the core does without.
     ordered = np.sort(draws, axis=0)
     reach = int(np.floor(hdi * len(draws)))

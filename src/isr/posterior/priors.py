@@ -226,6 +226,8 @@ def _marginal(name: str, given: Any) -> _Marginal:
         )
     if isinstance(given, stats.distributions.rv_frozen):
         low, high = given.support()
+        if np.any(np.isnan([low, high])):
+            raise ValueError(f"the prior of {name!r} has parameters that {given.dist.name} does not allow")
         if np.shape(low) != ():
             raise ValueError(
                 f"the prior of {name!r} has arrays as parameters; give every variable its own distribution"

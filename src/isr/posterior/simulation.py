@@ -29,6 +29,7 @@ from jaxtyping import Float, Num
 
 from isr.posterior.priors import Prior, parse_prior
 from isr.tables.bounds import Bounds
+from isr.tables.memory import draw_count
 from isr.tables.whole_files import make_folder, write_arrays
 from isr.tables.workers import as_they_end, progress_bar
 
@@ -117,8 +118,7 @@ def simulate(
         ((200, 2), (200, 1), 0)
     """
     prior, seed = parse_prior(prior), _seed(random_state)
-    if n < 1 or chunk_size < 1:
-        raise ValueError(f"n and chunk_size must be at least 1, got {n} and {chunk_size}")
+    n, chunk_size = draw_count(n, 1), draw_count(chunk_size, 1, what="chunk_size")
     if not callable(simulator):
         raise TypeError(f"the simulator must be a function of rows of x, got {type(simulator).__name__}")
     sizes = [min(chunk_size, n - start) for start in range(0, n, chunk_size)]

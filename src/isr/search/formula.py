@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -189,20 +190,31 @@ def _floats(expression: sympy.Expr) -> list[sympy.Float]:
     return list(found)
 
 
-def compiled(
-    expressions: Sequence[sympy.Expr], names: Sequence[str]
-) -> Callable[[np.ndarray], list[np.ndarray | float]]:
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A function of rows of x that gives a column, or a number, for each expression; a copy compiles them again."""
+
+    expressions: tuple[sympy.Expr, ...]
+    names: tuple[str, ...]
+
+    @cached_property
+    def _function(self) -> Callable[..., list[np.ndarray | float]]:
+        symbols = [symbol(name) for name in self.names]
+        return sympy.lambdify(symbols, list(self.expressions), modules=[_NUMPY, "numpy"], cse=True)
+
+    def __call__(self, x: np.ndarray) -> list[np.ndarray | float]:
+        with np.errstate(all="ignore"):
+            return self._function(*np.asarray(x, dtype=float).T)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Compiled, (self.expressions, self.names)
+
+
+def compiled(expressions: Sequence[sympy.Expr], names: Sequence[str]) -> Compiled:
     """Return a function of rows of x that gives a column, or a number, for each expression.
 
     Example:
         >>> compiled([parse("a + h", ["h", "a"])], ["h", "a"])(np.array([[1.0, 2.0]]))
         [array([3.])]
     """
-    symbols = [symbol(name) for name in names]
-    function = sympy.lambdify(symbols, list(expressions), modules=[_NUMPY, "numpy"], cse=True)
-
-    def columns(x: np.ndarray) -> list[np.ndarray | float]:
-        with np.errstate(all="ignore"):
-            return function(*np.asarray(x, dtype=float).T)
-
-    return columns
+    return Compiled(tuple(expressions), tuple(names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +16,8 @@ import pandas as pd
 from isr.bijections.flow import Flow, Precision
 from isr.bijections.formula import Formulas
 from isr.formulas.front import Front, Point, choose
+from isr.tables.arrays import warn_if_not_finite
+from isr.tables.memory import draw_count
 from isr.tables.names import check_names, names_given, visible
 from isr.tables.tables import Columns, read_table
 
@@ -69,12 +70,14 @@ class Bundle:
         (array([0.658]), array([0.658]))
         >>> Bundle.of(saved) is saved, len(saved.front), saved.chosen, len(saved.points), saved.choose(9) is saved
         (True, 1, 0, 1, True)
-        >>> saved.history, saved.errors, saved.labels
-        (None, None, {})
-        >>> saved.require("predict"), saved.columns("y").names
-        (None, ('y1',))
-        >>> "charge" in saved.expressions.text("inverse"), saved.sections
-        (True, [])
+        >>> saved.history, saved.errors, saved.labels, saved.require("predict"), saved.columns("y").names
+        (None, None, {}, None, ('y1',))
+        >>> "charge" in saved.expressions.text("inverse"), saved.sections, saved.motion, "def forward" in saved.code()
+        (True, [], None, True)
+        >>> saved.summary().splitlines()[0] == saved.title
+        True
+        >>> len(saved.plot([[1.0, 2.0], [2.0, 1.0]], [[3.0], [3.1]]).axes)
+        3
     """
 
     model: eqx.Module
@@ -158,6 +161,8 @@ class Bundle:
         """The equations of a flow, the formulas of a regressor or the law of an `Inversion`, made on first use."""
         from isr.equations import extract
 
+        if self.motion is not None:
+            raise TypeError("a law of motion is an equation for rates, not for y; see summary() and code()")
         if self._laws is not None:
             return self._laws.expressions(self.x_names, self.units)
         model = self.model if isinstance(self.model, Formulas) else self.flow
@@ -255,11 +260,9 @@ class Bundle:
         return "\n".join([self.title, *(f"\n{title}\n{text}" for title, text in parts(self))])
 
     def plot(self, x: Any = None, y: Any = None, *more: Any) -> Figure:
-        """Return a figure of the model.
+        """Return a figure of predictions of y and of what they leave, or of draws over rows of x in grey.
 
-        With rows of x and y, a model that predicts y is shown by its predictions and by what they leave against each
-        variable of x; any other by its draws, one for each row of y where it reads one, over the rows of x in grey.
-        Without rows what the model knows by itself is drawn: rows of its density, or of the law of x with what the law
+        Without rows what the model knows by itself is drawn: rows of its density, or of its law of x with what the law
         of y makes of them. A law of motion takes times and values of trajectories, and the x they were made with.
         """
         from isr.storage.shown import plot
@@ -282,6 +285,16 @@ class Bundle:
         return (*posterior, *predict, "sample", "score_samples")
 
     @property
+    def motion(self) -> Any:
+        """The law of motion that the file holds, or None."""
+        law = self.model.to_law() if hasattr(self.model, "to_law") else None
+        return law if hasattr(law, "channels") else None
+
+    def code(self, language: str = "python") -> str:
+        """Return the model as source that stands alone; of a law of motion its rates, with an integrator."""
+        return self.expressions.code(language) if self.motion is None else self.motion.code(language)
+
+    @property
     def _laws(self) -> Any:
         """The laws of an `Inversion`, or None."""
         return self.model if type(self.model).__name__ == "SavedLaws" else None
@@ -289,18 +302,9 @@ class Bundle:
     @property
     def sections(self) -> list[tuple[str, str]]:
         """What an `Inversion` or a `MotionRegressor` found as text, under a heading each; empty for other models."""
-        if not hasattr(self.model, "sections"):
-            return []
-        verdict = str(self.metadata.get("verdict", ""))
-        symbols = zip(self.model.law["x_names"], self.x_names, strict=False)
-        others = {str(symbol): name for symbol, name in symbols if symbol != name}
+        from isr.storage.shown import sections
 
-        def explained(text: str) -> str:
-            told = [f"{s} is {name}" for s, name in others.items() if re.search(rf"\b{re.escape(s)}\b", text)]
-            return f"{text}\nwhere {visible(', '.join(told))}" if told else text
-
-        found = self.model.sections(self.x_names)
-        return [("Verdict", verdict), *((title, explained(text)) for title, text in found)]
+        return sections(self) if hasattr(self.model, "sections") else []
 
     @cached_property
     def _read_laws(self) -> Any:
@@ -324,8 +328,10 @@ class Bundle:
 
         self.require("posterior")
         if self._laws is not None:
+            rows = read_observations(y_star, self.columns("y"))
+            self._warn_if_unlike(rows)
             return self._laws.posterior(
-                read_observations(y_star, self.columns("y")), self.x_names, self.y_names, units=self.units,
+                rows, self.x_names, self.y_names, units=self.units,
                 prior=prior, extent=self.metadata.get("extent"),
                 known=None if prior is not None else self._read_laws,
             )  # fmt: skip
@@ -343,12 +349,17 @@ class Bundle:
         if hasattr(self.model, "trajectory"):
             return self.model.trajectory(x, *given)
         rows = read_table(x, like=self.columns("x"), what="x").values
+        known: Any = slice(None)
         if self._laws is not None:
-            return self._laws.to_law().predict(rows, len(self.y_names))
-        if isinstance(self.model, Formulas):
+            law = self._laws.to_law()
+            predicted, known = law.predict(rows, len(self.y_names)), [c.index for c in law.columns]
+        elif isinstance(self.model, Formulas):
             with jax.enable_x64(True):
-                return np.asarray(self.model.columns(jnp.asarray(rows.T))[0]).T
-        return self.flow.forward(rows)[0][:, : self.flow.n_observed]
+                predicted = np.asarray(self.model.columns(jnp.asarray(rows.T))[0]).T
+        else:
+            predicted = self.flow.forward(rows)[0][:, : self.flow.n_observed]
+        warn_if_not_finite(predicted[:, known])
+        return predicted
 
     def sample(
         self, n: int, y: np.ndarray | None = None, *, seed: int = 0, precision: Precision = "double"
@@ -360,13 +371,18 @@ class Bundle:
     def draws(self, y: np.ndarray, n: int, *, seed: int = 0) -> np.ndarray:
         """Return ``n`` draws of x for each row of y, ``(rows, n, x)``: all together where the model can."""
         self.require("posterior")
+        n = draw_count(n, len(y) * len(self.x_names))
         if self._laws is not None:
             return np.stack([self.posterior(row)._draw(n, seed + i)[0] for i, row in enumerate(y)])
-        if self._known("training"):
-            from isr.posterior.outliers import TrainingRecord, warn_if_unlike
-
-            warn_if_unlike(TrainingRecord.from_dict(self._known("training")), y, self.columns("y").names)
+        self._warn_if_unlike(y)
         return self.sample(len(y) * n, np.repeat(y, n, axis=0), seed=seed).reshape(len(y), n, -1)
+
+    def _warn_if_unlike(self, y: np.ndarray) -> None:
+        from isr.posterior.outliers import TrainingRecord, warn_if_unlike
+
+        if self._known("training"):
+            record = TrainingRecord.from_dict(self._known("training"))
+            warn_if_unlike(record, y, self.columns("y").names, stacklevel=3)
 
     def score_samples(
         self, x: np.ndarray, y: np.ndarray | None = None, *, precision: Precision = "double"

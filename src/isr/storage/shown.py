@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from isr.tables.names import visible
 from isr.tables.tables import read_table
 
 if TYPE_CHECKING:
@@ -40,6 +42,20 @@ def how_good(bundle: Bundle) -> str:
     return "\n".join(said)
 
 
+def sections(bundle: Bundle) -> list[tuple[str, str]]:
+    """Return verdict and laws as text, under a heading each, with what the symbols in them stand for."""
+    model: Any = bundle.model
+    symbols = zip(model.law["x_names"], bundle.x_names, strict=False)
+    others = {str(symbol): name for symbol, name in symbols if symbol != name}
+
+    def explained(text: str) -> str:
+        told = [f"{s} is {name}" for s, name in others.items() if re.search(rf"\b{re.escape(s)}\b", text)]
+        return f"{text}\nwhere {visible(', '.join(told))}" if told else text
+
+    found = [(title, explained(text)) for title, text in model.sections(bundle.x_names)]
+    return [("Verdict", str(bundle.metadata.get("verdict", ""))), *found]
+
+
 def plot(bundle: Bundle, x: Any, y: Any, more: tuple[Any, ...]) -> Figure:
     """Return a figure of a model, see `Bundle.plot`."""
     from isr.posterior.plots import fit_plot, pair_plot, trajectory_plot
@@ -51,6 +67,8 @@ def plot(bundle: Bundle, x: Any, y: Any, more: tuple[Any, ...]) -> Figure:
             )
         return trajectory_plot(bundle.y_names, *bundle.model.followed(x, y, *more))
     rows, given = _rows(bundle, x, "x"), _rows(bundle, y, "y")
+    if rows is not None and given is not None and len(rows) != len(given):
+        raise ValueError(f"x has {len(rows)} rows and y has {len(given)}; they must be pairs")
     if rows is not None and given is not None and "predict" in bundle.abilities:
         names = [
             f"{n} ({bundle.units[n]})" if n in bundle.units else n for n in (*bundle.x_names, *bundle.y_names)

@@ -122,6 +122,11 @@ def checked_rows(rows: Any, *, what: str = "X") -> Any:
         n = int(np.ma.count_masked(rows))
         raise ValueError(f"{what} has {n} masked values; drop these rows or fill them in")
     if hasattr(rows, "dtypes") and hasattr(rows, "columns"):
+        if not len(rows.columns):
+            raise ValueError(f"{what} has no columns")
+        repeated = rows.columns[rows.columns.duplicated()]
+        if len(repeated):
+            raise ValueError(f"duplicate names of {what}: {repeated[0]!r}; give every variable its own name")
         for i, name in enumerate(rows.columns):
             refuse_times(rows.iloc[:, i], name=str(name), what=what)
     elif hasattr(rows, "dtype"):
@@ -143,6 +148,16 @@ def refuse_extremes(
                 f"the column {name!r} of {what} reaches {size:.3g}{' only' if size < 1 else ''}; numbers between "
                 f"{1 / largest:.0e} and {largest:.0e} can be computed with: give it in another unit"
             )
+
+
+def warn_if_not_finite(predicted: Float[np.ndarray, "n c"], stacklevel: int = 2) -> None:
+    """Warn of rows of predictions that are no numbers."""
+    n_bad = int(np.sum(~np.isfinite(predicted).all(axis=1)))
+    if n_bad:
+        warnings.warn(
+            f"{n_bad} of {len(predicted)} predictions are not finite; their x lies outside of the model's domain",
+            stacklevel=stacklevel + 1,
+        )
 
 
 # Of a column with at least twenty rows for each of its values, and no more values than this, the rows lie on points.

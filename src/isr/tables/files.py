@@ -8,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import re
 import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +18,8 @@ import numpy as np
 from isr.tables.arrays import refuse_times
 from isr.tables.delimited import Layout, are_units, read_text, units_of
 from isr.tables.extras import need
-from isr.tables.memory import refuse_too_large
 from isr.tables.names import did_you_mean, quoted
+from isr.tables.packed import refuse_bomb, refuse_empty_cells
 from isr.tables.tables import real_columns
 
 if TYPE_CHECKING:
@@ -261,21 +260,12 @@ def _days(column: Any, since: str | None) -> tuple[Any, str]:
     return (times - first) / pd.Timedelta("1D"), str(first)
 
 
-def _refuse_bomb(path: Path, what: str) -> None:
-    """Raise if a packed file would not fit into memory once it is unpacked."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            sizes = [entry.file_size for entry in archive.infolist()]
-    except Exception:  # not packed, or damaged: its reader says so
-        return
-    refuse_too_large(2 * sum(sizes), f"{len(sizes)} {what} unpacked", "keep fewer rows in it")
-
-
 def _read_excel(path: Path, layout: Layout) -> pd.DataFrame:
     import pandas as pd
 
     need("openpyxl")
-    _refuse_bomb(path, "parts")
+    refuse_bomb(path, "parts")
+    refuse_empty_cells(path)
     try:
         sheets = pd.read_excel(
             path, engine="openpyxl", sheet_name=None, header=None, na_values=list(layout.missing)
@@ -332,7 +322,7 @@ def _read_npz(path: Path, layout: Layout) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, np.ndarray] = {}
-    _refuse_bomb(path, "arrays")
+    refuse_bomb(path, "arrays")
     try:
         with path.open("rb") as file:
             archive: Any = np.load(file, allow_pickle=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 # Of each number drawn, with what is needed on the way.
 BYTES_PER_DRAW = 64
@@ -44,6 +45,23 @@ def refuse_too_large(n_bytes: float, what: str, remedy: str) -> None:
         raise ValueError(
             f"{what} would take about {n_bytes / 1e9:,.0f} GB of memory, and {left / 1e9:,.1f} GB are left; {remedy}"
         )
+
+
+def draw_count(n: Any, width: int, *, least: int = 1, what: str = "the number of draws") -> int:
+    """Return how many rows of ``width`` numbers are to be drawn, once it is a whole number of them that has room.
+
+    Example:
+        >>> draw_count(4000.0, 2)
+        4000
+    """
+    try:
+        number = int(n)
+        if isinstance(n, bool | str | bytes) or number != n or number < least:
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{what} must be a whole number, at least {least}, got {n!r}") from None
+    refuse_too_large(BYTES_PER_DRAW * number * width, f"{number:,} draws", "ask for fewer at a time")
+    return number
 
 
 def refuse_small_address_space(n_bytes: float) -> None:

@@ -75,7 +75,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], Any], *, r
     ``write`` gets a name in the same folder to write under. An `OSError` names the file and what to do; the file is
     then as it was, and nothing else is left behind. Without ``replace`` an existing file stays, which is an error.
     """
-    target = Path(path)
+    target = _plain(path)
     if target.parent not in _swept:  # once per process is enough
         _swept.add(target.parent)
         for left in target.parent.glob(".isr-*.tmp"):
@@ -122,9 +122,7 @@ def make_folder(path: Path) -> None:
 
 def refuse_unwritable(path: str | os.PathLike[str]) -> None:
     """Raise the `OSError` that writing this file would raise for lack of a folder or of rights, before any work."""
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; give a file name inside it")
+    target = _plain(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder {target.parent} does not exist; create it first")
     try:
@@ -133,6 +131,16 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
         probe.unlink()
     except OSError as error:
         raise explained(error, path) from error
+
+
+def _plain(path: str | os.PathLike[str]) -> Path:
+    """Return a path where there is nothing or a plain file: a new file would take the place of a device."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; give a file name inside it")
+    if target.exists() and not target.is_file():
+        raise OSError(f"{target} is no plain file (a pipe or a device); give the name of a file")
+    return target
 
 
 def explained(error: OSError, path: str | os.PathLike[str]) -> OSError:

@@ -313,3 +313,17 @@ def test_estimators_and_reports_take_no_dates_for_numbers():
     for y in (days["when"], days["when"].to_numpy(), days.to_numpy() - days.to_numpy()[0]):
         with pytest.raises(TypeError, match="of y holds dates or times"):
             isr.EQLRegressor().fit(np.ones((50, 1)), y)
+
+
+def test_a_sign_among_decimal_commas_is_named_and_may_stand_for_no_value(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("a;b\n1,5;2,25\n-;3,5\n2,5;-4,75\n")
+    with pytest.raises(
+        ValueError, match=r"'a' of .* is not numeric: row 2 holds '-' \(1 of 3 .*; pass --missing -"
+    ):
+        numeric_columns(read_rows(path), ["a"], source=path)
+    frame = read_rows(path, Layout(missing=("-",)))
+    assert numeric_columns(frame, ["a", "b"], source=path, dropna=True).to_numpy().tolist() == [
+        [1.5, 2.25],
+        [2.5, -4.75],
+    ]

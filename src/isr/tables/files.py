@@ -158,7 +158,11 @@ def _numbers(column: Any, name: str, source: str | Path, about: Mapping[str, Any
     refuse_times(column, name=name, what=str(source))
     if np.iscomplexobj(column):
         raise ValueError(f"column {name!r} of {source} is complex; name its parts {name}_re and {name}_im")
-    values = _coerced(column).to_numpy(dtype=np.float64, na_value=np.nan).copy()
+    plain = column
+    if about.get("decimal") == "," and getattr(column.dtype, "kind", "O") not in "biuf":
+        # A cell that is no number leaves its whole column as text.
+        plain = column.astype(str).str.replace(r"^\s*([+-]?\d*),(\d+)\s*$", r"\1.\2", regex=True)
+    values = _coerced(plain).to_numpy(dtype=np.float64, na_value=np.nan).copy()
     bad = np.isnan(values) & column.notna().to_numpy()
     if bad.any():
         read = _as_people_write(column[bad].astype(str).str.strip(), name, about)

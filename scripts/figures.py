@@ -203,25 +203,22 @@ def hunters() -> Any:
 
 
 def choosing() -> Any:
-    """What three estimators answer, asked with the same 1,000 rows."""
+    """The same rows asked for y, and asked for x."""
     model, (x, y) = _sensor(), _sensor_rows()
-    rows = np.column_stack([x["temperature"], y["voltage"]])
     law = isr.LawRegressor(random_state=0).fit(x, y)
-    flow = isr.SymbolicFlow(random_state=0).fit(rows)
-    post = model.posterior([1.6]).sample(400)
-    figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.4))
+    figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.4))
     across = np.linspace(x["temperature"].min(), x["temperature"].max(), 100)
-    for pressure, colour in ((1.2, "C1"), (2.0, "C2"), (2.8, "C3")):
+    axes[0].plot(x["temperature"], y["voltage"], ".", color=GREY, ms=2)
+    for pressure in (1.2, 2.0, 2.8):
         at = pd.DataFrame({"temperature": across, "pressure": pressure})
-        axes[0].plot(across, law.predict(at), color=colour, label=f"pressure {pressure:g}")
-    axes[0].plot(*rows.T, ".", color=GREY, ms=2)
+        axes[0].plot(across, law.predict(at), label=f"{pressure:g} bar")
+    axes[0].axhline(1.6, color="red", lw=1, ls="--")
     axes[0].legend(fontsize="small")
-    axes[1].plot(*flow.sample(400).T, ".", ms=3)
-    axes[2].plot(x["temperature"], x["pressure"], ".", color=GREY, ms=2)
-    axes[2].plot(*post.T, ".", ms=3)
-    titles = ("y from x: LawRegressor", "more rows like these: SymbolicFlow", "x given 1.6 V: Inversion")
-    for ax, title, up in zip(axes, titles, ("voltage", "voltage", "pressure"), strict=True):
-        ax.set(title=title, xlabel="temperature", ylabel=up)
+    axes[1].plot(x["temperature"], x["pressure"], ".", color=GREY, ms=2)
+    axes[1].plot(*model.posterior([1.6]).sample(400).T, ".", ms=3)
+    titles = ("y from x: LawRegressor", "x from y = 1.6 V: Inversion")
+    for ax, title, up in zip(axes, titles, ("voltage (V)", "pressure (bar)"), strict=True):
+        ax.set(title=title, xlabel="temperature (°C)", ylabel=up)
         ax.title.set_fontsize("medium")
     return figure
 

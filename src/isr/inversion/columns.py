@@ -24,7 +24,7 @@ from isr.inversion.means import (
 )
 from isr.inversion.screen import Features, normal_scores
 from isr.search.candidates import price
-from isr.search.formula import Formula
+from isr.search.formula import Formula, symbol
 
 # A positive column may follow a law of its logarithm where it spans this ratio.
 LEAST_RATIO = 4.0
@@ -53,7 +53,8 @@ class MeanFinder:
             plain = self._sought(y, "")
             if self._is_settled(plain, y):
                 return plain, ""
-            logs_of = [Formula(sympy.log(f.expression)) for f in (plain.formula, *plain.rivals)]
+            # Where noise grows with y, squares of y itself rank them wrongly.
+            logs_of = [Formula(sympy.log(f.expression)) for f in plain.tried or [plain.formula]]
             other = self._sought(logs, "log", logs_of)
         is_better = (other.passed or not plain.passed) and (
             self._deviance(other) + 2 * float(np.sum(logs)) < self._deviance(plain)
@@ -62,8 +63,11 @@ class MeanFinder:
 
     def _sought(self, y: np.ndarray, transform: str, also: Sequence[Formula] = ()) -> Mean:
         """The mean of a column; none is searched where of many rows one like another column's leaves nothing."""
-        features, search = self.features, self.search
-        like = relatives(self.known[transform], features.x, y, self.x_names) if search is not None else []
+        features, search, known = self.features, self.search, self.known[transform]
+        if known and transform:  # products with variables are sums of logarithms
+            positive = [v for v, column in zip(self.x_names, features.x.T, strict=True) if np.min(column) > 0]
+            known = [*known, *(Formula(sympy.log(symbol(name))) for name in positive)]
+        like = relatives(known, features.x, y, self.x_names) if search is not None else []
         gaps = (y - values_of(formula, features.x, self.x_names) for formula in like)
         if len(y) >= FEW_ROWS and any(lack_of_fit(features, gap, y) > CLEARLY for gap in gaps):
             search = None

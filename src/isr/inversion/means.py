@@ -49,12 +49,13 @@ LOG_SIZE = -0.6351814227307391
 
 @dataclass(frozen=True, eq=False)
 class Mean:
-    """A formula for a column, what it leaves, the p-value of "that does not depend on x", and formulas as likely."""
+    """A formula for a column, what it leaves, the p-value of "nothing of x is left", those as likely, all tried."""
 
     formula: Formula
     residual: Float[np.ndarray, " n"]
     p_value: float
     rivals: tuple[Formula, ...] = ()
+    tried: tuple[Formula, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -125,7 +126,9 @@ def find_mean(
     ranked = sorted(found, key=lambda mean: (not mean.passed, mean.price(weight)))
     near = ranked[0].price(weight) + RIVAL
     rivals = [mean.formula for mean in ranked[1:] if mean.price(weight) < near]
-    return replace(ranked[0], rivals=tuple(dict.fromkeys(rivals)))
+    return replace(
+        ranked[0], rivals=tuple(dict.fromkeys(rivals)), tried=tuple(mean.formula for mean in ranked)
+    )
 
 
 @dataclass

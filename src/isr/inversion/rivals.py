@@ -6,6 +6,7 @@ are kept beside the law; a posterior is weighed again by each, and where that mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -199,7 +200,7 @@ def _rivals(
     def cost(one: Law) -> float:
         return sum(price(f.expression, len(x)) for f in (one.columns[place].mean, one.columns[place].scale))
 
-    known, shown = likelihood(own), {_line(own, place)}
+    known, shown = likelihood(own), {_form(_line(own, place))}
     for form, scale in forms.get(column.name, ())[:MOST_TRIED]:
         columns = list(own.columns)
         for k in places:
@@ -213,9 +214,9 @@ def _rivals(
         except (np.linalg.LinAlgError, FloatingPointError):
             continue
         text, loss = _line(fitted, place), known - likelihood(fitted)
-        if text in shown or not np.isfinite(loss):
+        if _form(text) in shown or not np.isfinite(loss):
             continue
-        shown.add(text)
+        shown.add(_form(text))
         other, width = (part[place] for part in fitted.parts(x))
         with np.errstate(all="ignore"):
             apart = float(np.max(np.maximum(np.abs(other - mean) / size, np.abs(np.log(width / size)))))
@@ -229,6 +230,12 @@ def _rivals(
             groups=tuple(new_groups.get(g.columns, g) for g in law.groups),
         )
         yield Rival(text, whole, loss, loss + cost(fitted) - cost(own), apart)
+
+
+def _form(line: str) -> str:
+    """A column as text without its coefficients: errors of constants are weighed apart."""
+    line = re.sub(r"\d+\.\d+(\(\d+\))?(e[+-]?\d+)?|\d+(\(\d+\)|e-)\d*", "#", line)
+    return re.sub(r"(?<!\*)(#|\b\d+)\*(?!\*)", "", line)
 
 
 def _line(law: Law, number: int) -> str:

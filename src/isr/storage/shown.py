@@ -34,7 +34,8 @@ def parts(bundle: Bundle, direction: str = "forward") -> list[tuple[str, str]]:
 def how_good(bundle: Bundle) -> str:
     """Return how long the equations of a model are, how well it does, and how its fit ended."""
     equations, points = bundle.expressions, bundle.points
-    said = [f"complexity {equations.complexity}, {equations.n_constants} numbers in the equations"]
+    n = equations.n_constants
+    said = [f"complexity {equations.complexity}, {n} number{'s' * (n != 1)} in the equations"]
     if bundle.chosen is not None:
         said[0] += f"; held-out loss {points[bundle.chosen].held_out_nats:.4f} nats per row"
     known = {"the fit": "status", "instead of a law": "verdict"}

@@ -1,17 +1,20 @@
 """The search finds laws of many kinds, whatever the scale, and no longer ones than the rows ask for."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 import sympy
 
-from isr.search import find_laws
-from isr.search.candidates import eliminated, fitted
+from isr.search import FUNCTIONS, find_laws, products, rational
+from isr.search.candidates import Pool, eliminated, fitted
 from isr.search.constants import snapped
 from isr.search.evaluate import opened, symbol
 from isr.search.levenberg import covariance, refit
+from isr.search.problem import Problem
 from isr.search.rows import Data
+from isr.search.selection import select
 
 A, B, C = (symbol(n) for n in "abc")
 LAWS = {
@@ -52,6 +55,39 @@ def test_under_noise_the_law_is_no_longer_than_the_truth(noise):
     y = x[:, 0] * x[:, 1] ** 2 / 2
     y = y + noise * y.std() * np.random.default_rng(1).normal(size=300)
     assert find_laws(x, y, ["a", "b", "c"], max_time=300).best.expression == A * B**2 / 2
+
+
+FAMILIES = {
+    "root of a quadratic equation": (sympy.sqrt(A**2 + 2 * A * B) - A, rational.roots),
+    "number inside": (1 / (sympy.exp(A / 1.7) - 1), partial(products.with_functions, numbers="natural")),
+}
+
+
+@pytest.mark.parametrize(("law", "family"), FAMILIES.values(), ids=FAMILIES.keys())
+def test_under_noise_a_family_offers_the_true_form_among_those_that_imitate_it(law, family):
+    x = np.random.default_rng(0).uniform(1, 12, size=(400, 2))[:, : len(law.free_symbols)]
+    names = (A, B)[: x.shape[1]]
+    y = opened(law, names).values(list(x.T))
+    y = y + 0.005 * y.std() * np.random.default_rng(1).normal(size=len(y))
+    problem = Problem(x, names, y, np.ones(len(y)), lambda e: e, FUNCTIONS)
+    pool = Pool(Data.of([str(n) for n in names], x, y))
+    for level in (problem, problem.smoothed() or problem):
+        for form in family(level, lambda: 1.0):
+            pool.offer(problem.lifted(form))
+    best = min((snapped(pool.data, c) for c in pool.ranked(5)), key=lambda c: c.description_length)
+    beyond = [column * 2 for column in x.T]
+    np.testing.assert_allclose(
+        opened(best.expression, names).values(beyond), opened(law, names).values(beyond), rtol=0.05
+    )
+
+
+def test_of_columns_that_explain_as_much_up_to_chance_the_simple_ones_are_handed_back():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=500) + 0.01 * rng.normal(size=(60, 500))
+    target = table[0] + 0.3 * rng.normal(size=500)
+    best = {chosen.rows for chosen in select(table, target, np.ones(500), n_terms=1, keep=2)}
+    assert {(0,), (1,)} < best
+    assert len(best) < 12
 
 
 @pytest.mark.parametrize("idle", [(sympy.cos(B) + 1.5) ** -0.0006, A**0.0004, sympy.cosh(0.001 * C)])

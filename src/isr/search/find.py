@@ -14,7 +14,7 @@ import sympy
 from threadpoolctl import threadpool_limits
 
 from isr.search import growth, products, rational, reductions, sums
-from isr.search.candidates import FEW, Candidate, Pool, eliminated, fitted, price, with_errors
+from isr.search.candidates import FEW, NUMBER, Candidate, Pool, eliminated, fitted, price, with_errors
 from isr.search.constants import snapped, without_idle_abs
 from isr.search.evaluate import opened
 from isr.search.free_powers import free_powers
@@ -33,8 +33,11 @@ DEEPEST = 10
 PLAINEST, PLAIN = 3, 1.5
 # What simple numbers may be worth, in nats.
 IN_REACH = 30.0
-# Nats of a law that may end the search before and after families that take long, and the level of its test.
-SHORTEST, SHORT, PASSED = 22.0, 60.0, 0.01
+# Nats of a law that may end the search before and after families that take long, those of one with at most one fitted
+# number before them, and the level of its test.
+SHORTEST, SHORT, SHORT_PLAIN, PASSED = 22.0, 60.0, 40.0, 0.01
+# Nats by which a law must be ahead of others as short to end the search, and squares that are the same up to rounding.
+RIVAL, SAME = 10.0, 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +101,26 @@ class Search:
     def settle(self, most: float) -> None:
         """End the search if the best law has at most so many nats and what it leaves depends on nothing."""
         best, data = self.pool.best, self.pool.data
-        if (
-            not self.settles
-            or best is None
-            or best.n_numbers > FEW
-            or price(best.expression, len(data.y)) > most
+        if not self.settles or best is None or best.n_numbers > FEW:
+            return
+        nats, is_plain = price(best.expression, len(data.y)), best.n_numbers <= 1
+        if nats > (max(most, SHORT_PLAIN) if is_plain else most) or not (
+            is_plain or self._is_ahead(best, nats)
         ):
             return
         gaps = data.y - opened(best.expression, data.symbols).values(data.columns)
         self.settled = best if lack_of_fit(data.x, gaps, data.root) > PASSED else None
+
+    def _is_ahead(self, best: Candidate, nats: float) -> bool:
+        """Whether no other law as short is nearly as likely: both may imitate a third that is not found yet."""
+        others = (
+            c for c in self.pool.found.values() if c.description_length < best.description_length + RIVAL
+        )
+        return all(
+            abs(c.loss - best.loss) <= SAME * best.loss
+            or price(c.expression, len(self.pool.data.y)) > nats + NUMBER
+            for c in others
+        )
 
     def simplify(self) -> None:
         """Put the best laws beside themselves without idle constants and with simple numbers."""
@@ -225,8 +239,7 @@ def _explore(search: Search, problem: Problem) -> None:
             _stages(search, even if families is _LATE else level, families)
             if families is _EARLY and even is not level:
                 _stages(search, even, _SMOOTH)
-            if families in (_EARLY, _LATE):
-                search.settle(SHORT if families is _LATE else SHORTEST)
+            search.settle(SHORT if families is _LATE else SHORTEST)
 
 
 def _stages(search: Search, problem: Problem, families: Sequence[tuple[str, Any]]) -> None:
@@ -237,7 +250,7 @@ def _stages(search: Search, problem: Problem, families: Sequence[tuple[str, Any]
             early = families is _WHOLE
             for rank, changed in enumerate(outer(problem, search.pool.nearest)):
                 is_plain = rank < PLAINEST and changed.plainness < PLAIN * problem.plainness
-                most, least = (3 if early and rank else len(_INSIDE)), (1 if early else 5)
+                most, least = (3 if early and rank else len(_INSIDE)), (1 if early else 4)
                 _stages(search, changed, _INSIDE[: most if is_plain else least])
         elif family is powers:
             for changed in powers(problem, search.pool.nearest):
@@ -281,6 +294,7 @@ _SMOOTH = (
     ("powers", _powers),
     ("rational functions", rational.sparse),
     ("products of functions", _natural_products),
+    ("roots of quadratic equations", rational.roots),
 )
 _LATE = (
     ("products of functions", products.with_functions),
@@ -301,9 +315,9 @@ _INSIDE = (
     ("sums of monomials", sums.polynomials),
     ("sums of powers", free_powers),
     ("ratios of functions", rational.exact_in_functions),
-    ("rational functions", rational.sparse),
     ("products of functions", partial(products.with_functions, numbers="natural")),
     ("sums of functions", sums.with_plain_functions),
+    ("rational functions", rational.sparse),
 )
 
 

@@ -11,29 +11,27 @@ from isr.search.problem import Problem
 
 # What a power costs: simple ones come first.
 COST = {0: 0.0, 1: 1.0, 2: 1.5, -1: 1.5, -2: 2.0, 3: 2.5, 0.5: 2.0, -0.5: 2.5, 4: 3.0, -3: 3.0, 1.5: 3.0}
+DEAREST = 8.0
 
 
-def exponents(problem: Problem, most: int, *, whole: bool = False, cost: float = 8.0) -> np.ndarray:
+def exponents(problem: Problem, most: int) -> np.ndarray:
     """Return at most ``most`` rows of exponents, the simplest first, that are defined for the columns."""
     allowed = tuple(
         tuple(
             p
             for p in COST
-            if (p >= 0 or problem.whole[j])
-            and (p == int(p) or problem.columns[:, j].min() >= 0)
-            and not (whole and (p < 0 or p != int(p)))
+            if (p >= 0 or problem.whole[j]) and (p == int(p) or problem.columns[:, j].min() >= 0)
         )
         for j in range(problem.k)
     )
-    return _listed(allowed, most, cost)
+    return _listed(allowed, most)
 
 
 @lru_cache(maxsize=64)
-def _listed(allowed: tuple[tuple[float, ...], ...], most: int, cost: float) -> np.ndarray:
+def _listed(allowed: tuple[tuple[float, ...], ...], most: int) -> np.ndarray:
     rows: list[tuple[float, tuple[float, ...]]] = [(0.0, ())]
-    limit = cost
     for powers in allowed:
-        rows = [(c + COST[p], (*e, p)) for c, e in rows for p in powers if c + COST[p] <= limit]
+        rows = [(c + COST[p], (*e, p)) for c, e in rows for p in powers if c + COST[p] <= DEAREST]
         if len(rows) > 20 * most:  # those that are far from simple will not be among the first
             rows = sorted(rows, key=lambda r: r[0])[: 20 * most]
     rows.sort(key=lambda r: (r[0] + 0.1 * sum(p != 0 for p in r[1]), [-abs(p) for p in r[1]]))

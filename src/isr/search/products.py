@@ -111,6 +111,11 @@ def _written(
         options.append(
             [rational(p, (1, 2) if f.is_Symbol else (1,)) for p, f in zip(exponent, parts, strict=True)]
         )
+        # A power of a column may stand in for a number inside a function of it.
+        inside = {s for f in parts[problem.k :] for s in f.free_symbols}
+        alone = [sympy.Integer(0) if p in inside else r for p, r in zip(problem.symbols, near, strict=False)]
+        whole = [sympy.Integer(round(p) or (1 if p > 0 else -1)) for p in exponent[problem.k :]]
+        options.append([*alone, *whole])
     for option in options:
         form = sympy.Mul(*(_power(f, r) for f, r in zip(parts, option, strict=True)))
         rest = values.T @ np.array([float(r) for r in option[problem.k :]]) if len(values) else 0.0

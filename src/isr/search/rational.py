@@ -95,24 +95,31 @@ def _quotient(
     yield top / bottom
 
 
-def roots(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
-    """Yield roots of ``t² + B t + C = 0`` with a linear B and a quadratic C, which is linear in their coefficients."""
+def roots(problem: Problem, limit: Limit, *, n_terms: int = 6) -> Iterator[sympy.Expr]:
+    """Yield roots of ``t² + B t + C = 0``, B linear and C quadratic: linear in their coefficients, maybe in few."""
     powers = _monomials(problem.k, 2)
-    linear = powers[: problem.k + 1]
-    if len(powers) + len(linear) > MOST_COLUMNS // 2:
+    if 2 * len(powers) > MOST_COLUMNS:
         return
-    plain, t = values_of(problem, powers), problem.target
-    table = np.concatenate([plain[: len(linear)] * t, plain])
-    solution = least_squares(table, -(t**2), problem.root / (np.abs(t) + np.median(np.abs(t))))[0]
-    size = np.abs(solution) * np.sqrt(np.mean(table**2, axis=1))
+    part = problem.some(500)
+    plain, t = values_of(part, powers), part.target
+    table = np.concatenate([plain[: problem.k + 1] * t, plain])
+    root = part.root / (np.abs(t) + np.median(np.abs(t)))
     forms = [written(problem.symbols, e) for e in powers]
-    terms = [
-        sympy.Float(float(c)) * m if s > IDLE * size.max() else sympy.Integer(0)
-        for c, s, m in zip(solution, size, [*forms[: len(linear)], *forms], strict=True)
-    ]
-    half, rest = sympy.Add(*terms[: len(linear)]) / 2, sympy.Add(*terms[len(linear) :])
-    inside = sympy.expand(half**2 - rest)
-    yield from (-half + sign * sympy.sqrt(inside) for sign in (1, -1))
+    for chosen in [
+        tuple(range(len(table))),
+        *(c.rows for c in select(table.copy(), -(t**2), root, n_terms=n_terms)),
+    ]:
+        own = table[list(chosen)]
+        solution = least_squares(own, -(t**2), root)[0]
+        size = np.abs(solution) * np.sqrt(np.mean(own**2, axis=1))
+        linear, rest = sympy.Integer(0), sympy.Integer(0)
+        for i, c, s in zip(chosen, solution, size, strict=True):
+            if s > IDLE * size.max() and i <= problem.k:
+                linear = linear + sympy.Float(float(c)) * forms[i]
+            elif s > IDLE * size.max():
+                rest = rest + sympy.Float(float(c)) * forms[i - problem.k - 1]
+        inside = sympy.expand(linear**2 / 4 - rest)
+        yield from (-linear / 2 + sign * sympy.sqrt(inside) for sign in (1, -1))
 
 
 def sparse(problem: Problem, limit: Limit, *, n_terms: int = 5) -> Iterator[sympy.Expr]:

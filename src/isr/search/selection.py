@@ -13,6 +13,9 @@ MOST_PAIRED = 1600
 NEAR_COLLINEAR, SIMPLE = 1e-9, 20
 # Of states whose shares differ by less than this, so many are kept.
 ALIKE, MOST_ALIKE = 0.004, 3
+# What explains as much as the best to within this share of what that leaves, under noise maybe by chance, is handed
+# back too: so many times as many subsets as are asked for, simple ones first.
+BY_CHANCE, MORE = 0.03, 3
 State = tuple[tuple[int, ...], float]
 
 
@@ -55,7 +58,7 @@ def select(
     given = _Table(a, a @ (b / np.sqrt(total)), usable)
     gain = np.where(usable, given.right**2, -1.0)
     states = [((int(i),), 1 - float(gain[i])) for i in np.argsort(-gain)[: max(beam, keep)]]
-    found = [Chosen(*state) for state in states[:keep]]
+    found = _alike({(int(i),): 1 - float(gain[i]) for i in np.flatnonzero(usable)}, states, keep)
     for level in range(2, n_terms + 1):
         tried = _extended(given, states, beam)
         if level == 2:
@@ -68,16 +71,17 @@ def select(
             states = _swapped(given, tried, beam)
         if not states:
             break
-        # Of what explains as much within two hundredths, the simplest first.
-        simple = sorted(
-            tried.items(), key=lambda item: (round(np.log(max(item[1], 1e-16)) / 0.02), sum(item[0]))
-        )
-        found += [
-            Chosen(*state) for state in dict([*states[: keep // 2], *simple[: keep - keep // 2]]).items()
-        ]
+        found += _alike(tried, states, keep)
         if states[0][1] < 1e-15:
             break
     return found
+
+
+def _alike(tried: dict[tuple[int, ...], float], states: list[State], keep: int) -> list[Chosen]:
+    """The best subsets, and the simplest of those that leave nearly as little as the best."""
+    limit = (1 + BY_CHANCE) * states[0][1] + 1e-15
+    alike = sorted((item for item in tried.items() if item[1] <= limit), key=lambda item: sum(item[0]))
+    return [Chosen(*state) for state in dict([*states[:keep], *alike[: MORE * keep]]).items()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,10 +168,12 @@ def _pairs(given: _Table, index: np.ndarray, most: int) -> dict[tuple[int, ...],
 
 def _extended(given: _Table, states: list[State], beam: int) -> dict[tuple[int, ...], float]:
     pool: dict[tuple[int, ...], float] = {}
-    for rows, share in states:
+    every = [given.products(rows) for rows, _ in states]
+    own = np.array([products[list(rows)] for products, (rows, _) in zip(every, states, strict=True)])
+    inverses = np.linalg.pinv(own, hermitian=True, rcond=1e-12) if states else ()
+    for (rows, share), products, inverse in zip(states, every, inverses, strict=True):
         s = list(rows)
-        products = given.products(s)
-        weights = products @ np.linalg.pinv(products[s], hermitian=True, rcond=1e-12)
+        weights = products @ inverse
         rest = 1 - np.einsum("ms,ms->m", weights, products)
         gain = (given.right - weights @ given.right[s]) ** 2
         gain = np.where(given.usable & (rest > NEAR_COLLINEAR), gain, 0.0) / np.maximum(rest, NEAR_COLLINEAR)

@@ -19,9 +19,9 @@ Limit = Callable[[], float]
 # How much more than the best a law may leave before it is refitted: a little, or much where numbers stand inside.
 NEAR, FAR = 2.0, 8.0
 MOST_PRODUCTS = 12_000
-# Of each size so many subsets are fitted to all rows, and the best of them offered,
+# Of each size so many subsets are fitted to all rows, and the best of them offered, and those as good up to chance,
 # some however much they leave: numbers inside are not fitted yet.
-KEPT, OFFERED, ALWAYS = 12, 4, 2
+KEPT, OFFERED, ALWAYS, BY_CHANCE = 12, 4, 2, 1.01
 
 
 def linear(problem: Problem) -> sympy.Expr:
@@ -97,8 +97,9 @@ def _chosen(problem: Problem, table: Table, n_terms: int, limit: Limit) -> Itera
             solution, gaps = least_squares(own, problem.target, problem.root)
             by_size.setdefault(len(chosen.rows), []).append((problem.error(gaps), chosen.rows, solution))
         for subsets in by_size.values():
-            for rank, (error, members, solution) in enumerate(sorted(subsets, key=lambda s: s[0])[:OFFERED]):
-                if rank < ALWAYS or error <= limit():
+            least = min(error for error, _, _ in subsets)
+            for rank, (error, members, solution) in enumerate(sorted(subsets, key=lambda s: s[0])):
+                if rank < ALWAYS or error <= (BY_CHANCE * least if rank >= OFFERED else limit()):
                     terms = [*(table.written(i) for i in members), sympy.Integer(1)]
                     yield sympy.Add(
                         *(sympy.Float(float(c)) * t for c, t in zip(solution, terms, strict=False))

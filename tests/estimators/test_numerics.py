@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
 
 import isr
 from isr.bijections.affine import standardise
@@ -88,7 +89,9 @@ def test_a_fit_to_extreme_rows_gives_finite_draws_and_an_exact_round_trip(rows):
         warnings.simplefilter("always")
         model = fitted(rows)
     is_degenerate = bool(degeneracies(np.asarray(rows, float), [f"x{i}" for i in range(rows.shape[1])]))
-    assert [w.category for w in said] == ([DegenerateDataWarning] if is_degenerate else [])
+    said = {w.category for w in said}
+    # What has no density cannot be fitted exactly, and the status may say so too.
+    assert said - {ConvergenceWarning} == {DegenerateDataWarning} if is_degenerate else not said
     assert np.isfinite(model.score(rows))
     assert np.isfinite(model.sample(500)).all()
     assert model.round_trip_error_ < 1e-6

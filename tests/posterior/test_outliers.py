@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from isr.posterior.outliers import OutOfDistributionWarning, TrainingRecord, warn_if_unlike
+from isr.posterior.outliers import (
+    MiscalibratedWarning,
+    OutOfDistributionWarning,
+    TrainingRecord,
+    warn_if_unlike,
+)
 
 
 def correlated(n, seed):
@@ -112,3 +117,44 @@ def test_mistakes_are_named():
         TrainingRecord.of(np.zeros(5))
     with pytest.raises(ValueError, match="y_star has 3 values, the training data 2 columns"):
         TrainingRecord.of(correlated(10, 1)).check([1.0, 2.0, 3.0])
+
+
+def with_latents(wrong):
+    """A record of rows whose latents are normal, but for what ``wrong`` makes of those with y near its upper end."""
+    rng = np.random.default_rng(0)
+    y, z = rng.uniform(size=(4000, 1)), rng.normal(size=(4000, 2))
+    at_the_end = y[:, 0] > 0.98
+    z[at_the_end] = wrong(z[at_the_end])
+    return TrainingRecord.of(y).with_latents(y, z)
+
+
+WRONG = {
+    "shifted": (lambda z: z + np.array([0.0, 1.5]), "off to one side by"),
+    "too narrow": (lambda z: 2 * z, "farther out than it allows"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "told"), WRONG.values(), ids=WRONG.keys())
+def test_a_model_that_is_wrong_near_an_observation_is_told_there_alone(wrong, told):
+    record = with_latents(wrong)
+    with pytest.warns(MiscalibratedWarning, match=f"near this observation the model is not right: .* {told}"):
+        warn_if_unlike(record, [0.995], ["y1"])
+    assert not record.misfit_near([0.5])
+    again = TrainingRecord.from_dict(record.to_dict())
+    assert again.misfit_near([0.995]) == record.misfit_near([0.995])
+
+
+def test_a_model_that_is_right_is_hardly_ever_called_wrong():
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for seed in range(200):
+        y = np.random.default_rng(seed).uniform(size=(300, 1))
+        record = TrainingRecord.of(y).with_latents(y, rng.normal(size=(300, 2)))
+        alarms += bool(record.misfit_near([0.99])) + bool(record.misfit_near(rng.uniform(size=(50, 1))))
+    assert alarms <= 4  # one in 500 at most is expected
+
+
+def test_records_of_old_files_know_no_latents():
+    old = TrainingRecord.of(correlated(500, 1)).to_dict()
+    del old["places"], old["latents"]
+    assert not TrainingRecord.from_dict(old).misfit_near([1.0, 50.0])

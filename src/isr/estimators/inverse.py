@@ -22,7 +22,7 @@ from isr.estimators.settings import (
     seed_of,
     training_of,
 )
-from isr.estimators.status import Status, worse_than_constant
+from isr.estimators.status import Status, judged, worse_than_constant
 from isr.estimators.symbolic_flow import FlowModel
 from isr.posterior.outliers import Extent, TrainingRecord
 from isr.posterior.posterior import Posterior, read_observations
@@ -103,6 +103,12 @@ class InverseModel(FlowModel):
         self.training_, self.extent_ = TrainingRecord.of(measured), Extent.of(x_table.values)
         self._fit(x_table, y_table.values, self.noise_)
         return self
+
+    def _use(self, index: int) -> None:
+        super()._use(index)
+        x, y = self._some_rows
+        noisy = y + self.noise_ * np.random.default_rng(0).normal(size=y.shape)
+        self.training_ = self.training_.with_latents(noisy, judged(self.flow_, x, noisy)[0])
 
     def fit_simulator(
         self,

@@ -143,7 +143,7 @@ def not_wild(front: Sequence[Point], rows: Rows, normal: Point | None) -> list[P
         return list(front)
     rng, x = np.random.default_rng(0), rows.train.x
     some = rng.integers(len(x), size=N_TRIED)
-    moved = x[some] + MOVED * x.std(axis=0) * rng.normal(size=(N_TRIED, rows.dim))
+    moved = x[some] + MOVED * np.asarray(rows.scale.scale) * rng.normal(size=(N_TRIED, rows.dim))
     expected = normal.model.log_prob(moved)
 
     def is_fine(point: Point) -> bool:

@@ -1,21 +1,22 @@
-"""Is an observation like those a model was trained on, and do draws stay where training rows were?
+"""Is an observation like those a model was trained on, was the model right there, and do draws stay in the data?
 
 A model extrapolates where they do not, and cannot tell. Three measures of an observation are each compared with those
 of training rows: the distance from the centre (Mahalanobis), the distance from the nearest training rows, which sees
-gaps between modes, and the largest deviation of a single column. Where rows of x end sharply, as those of a uniform
-prior do, draws beyond them are wrong.
+gaps between modes, and the largest deviation of a single column. The latents of the rows nearest to it tell whether the
+model was right there. Where rows of x end sharply, as those of a uniform prior do, draws beyond them are wrong.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy import stats
 from scipy.spatial.distance import cdist
 
 from isr.tables.bounds import Bounds, ends_sharply
@@ -40,7 +41,7 @@ class _Arrays:
     def from_dict(cls, arrays: Mapping[str, Any]) -> Self:
         """Return what `to_dict` took apart."""
         kinds = {name: bool if name.startswith("sharp") else float for name in cls.__annotations__}
-        return cls(**{name: np.asarray(arrays[name], kind) for name, kind in kinds.items()})
+        return cls(**{n: np.asarray(arrays[n], kind) for n, kind in kinds.items() if n in arrays})
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,13 @@ N_DIRECTIONS = 32
 NEIGHBOUR = 3
 # Directions in which training rows hardly vary count as this wide (correlation units), so that rounding is no alarm.
 LEAST_WIDTH = 1e-3
+# Rows whose latents are kept, and numbers in all; how many of the nearest are judged, and when chance is no excuse.
+N_LATENTS, MOST_NUMBERS = 4000, 100_000
+NEAREST, CHANCE = (15, 30, 60, 120), 0.002
+
+
+class MiscalibratedWarning(UserWarning):
+    """The model was wrong about the training rows nearest to an observation; the message says how."""
 
 
 class OutOfDistributionWarning(UserWarning):
@@ -139,6 +147,8 @@ class TrainingRecord(_Arrays):
         residual_scale: Typical distance of a row from these directions; 0 where they span all columns.
         references: Some training rows in these directions.
         scores: The three measures of some training rows, each column sorted.
+        places: Some training rows in these directions again, where their latents are known.
+        latents: The latents a model gives them: standard normal numbers wherever it is right.
 
     Example:
         >>> y = np.random.default_rng(0).normal(size=(500, 2))
@@ -147,6 +157,8 @@ class TrainingRecord(_Arrays):
         (False, (1,))
         >>> TrainingRecord.from_dict(record.to_dict()).check(np.zeros(2)).unusual
         False
+        >>> record.with_latents(y, 2 * np.random.default_rng(1).normal(size=(500, 3))).misfit_near([0.0, 0.0])
+        'of the 120 training rows nearest to it, truths lie farther out than it allows: 2.2'
     """
 
     shift: Float[np.ndarray, " d"]
@@ -157,6 +169,8 @@ class TrainingRecord(_Arrays):
     residual_scale: Float[np.ndarray, ""]
     references: Float[np.ndarray, "m q"]
     scores: Float[np.ndarray, "n 3"]
+    places: Float[np.ndarray, "k q"] = field(default_factory=lambda: np.empty(0))
+    latents: Float[np.ndarray, "k d"] = field(default_factory=lambda: np.empty(0))
 
     @classmethod
     def of(cls, y: ArrayLike, *, random_state: int = 0) -> "TrainingRecord":
@@ -198,6 +212,36 @@ class TrainingRecord(_Arrays):
         n_unusual = int(np.sum(fewest_above == 0))
         return Likeness(p_value, n_unusual > 0, tuple(np.flatnonzero(outside).tolist()), n_unusual)
 
+    def with_latents(self, y: Float[np.ndarray, "n d"], latents: Float[np.ndarray, "n x"]) -> Self:
+        """Return the record with what a model makes of training rows: their latents, beside their y with its noise."""
+        places, seen = self._whiten(y)[1], np.isfinite(latents).all(axis=1)
+        n = min(N_LATENTS, MOST_NUMBERS // (places.shape[1] + latents.shape[1]))
+        return replace(self, places=places[seen][:n], latents=latents[seen][:n])
+
+    def misfit_near(self, y_star: ArrayLike) -> str:
+        """Return how the model was wrong about the training rows nearest to an observation; empty where it was not.
+
+        The sum and the sum of squares of their latents are compared with those of normal numbers, for several numbers
+        of neighbours: chance is corrected for all of these tests, and for the number of observations.
+        """
+        if len(self.latents) < NEAREST[0]:
+            return ""
+        order = np.argsort(cdist(self._whiten(np.atleast_2d(y_star))[1], self.places), axis=1, kind="stable")
+        worst, found = 1.0, ""
+        for k in (k for k in NEAREST if k <= len(self.latents)):
+            near = self.latents[order[:, :k]]
+            shift, size = near.mean(axis=1), np.sqrt(np.mean(near**2, axis=1))
+            low = 2 * stats.norm.sf(np.abs(shift) * np.sqrt(k)), stats.chi2.sf(k * size**2, k)
+            for p_values, what in zip(
+                low, ("off to one side by", "farther out than it allows:"), strict=True
+            ):
+                p = float(np.min(p_values)) * 2 * len(NEAREST) * p_values.size
+                if p < min(worst, CHANCE):
+                    place = np.unravel_index(np.argmin(p_values), p_values.shape)
+                    far = np.abs(shift[place]) if what.startswith("off") else size[place]
+                    worst, found = p, f"of the {k} training rows nearest to it, truths lie {what} {far:.2g}"
+        return found
+
     def _whiten(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         standard = (rows - self.shift) / self.scale
         inside = standard @ self.directions
@@ -218,7 +262,8 @@ class TrainingRecord(_Arrays):
 def warn_if_unlike(
     training: TrainingRecord, y_star: ArrayLike, names: Sequence[str], *, stacklevel: int = 2
 ) -> Likeness:
-    """Return how like the training data ``y_star`` is, and issue an `OutOfDistributionWarning` where it is not.
+    """Return how like the training data ``y_star`` is; issue an `OutOfDistributionWarning` where it is not, and a
+    `MiscalibratedWarning` where the model was wrong about training rows near it.
 
     Example:
         >>> training = TrainingRecord.of(np.random.default_rng(0).normal(size=(200, 2)))
@@ -241,6 +286,14 @@ def warn_if_unlike(
             f"{'; '.join([*what[:5], *more])}. The posterior is an extrapolation; check units and "
             "order of the columns, or train on data that cover this observation",
             OutOfDistributionWarning,
+            stacklevel=stacklevel + 1,
+        )
+    elif misfit := training.misfit_near(rows):
+        warnings.warn(
+            f"near {'this observation' if len(rows) == 1 else 'some of these observations'} the model is not right: "
+            f"{misfit} standard deviations. Give more rows there, take the accurate goal, or isr.Inversion, which "
+            "corrects by the law of y",
+            MiscalibratedWarning,
             stacklevel=stacklevel + 1,
         )
     return found

@@ -88,8 +88,8 @@ def run(
             }
             print(
                 f"{at:,} of {end:,}, {time.monotonic() - begun:.0f} s, {counts}, {len(faults)} faults",
-                file=sys.stderr,
-            )
+                *found["faults"], file=sys.stderr, sep="\n",
+            )  # fmt: skip
     return {
         "check": f"hostile {kind}", "file": "hostile_files", "test": f"{kind} {first}", "seed": seed,
         "command": f"python scripts/hostile_files.py {kind} --cases {at - first} --first {first} --seed {seed}",

@@ -27,7 +27,7 @@ X, A, B = sympy.symbols("x a b", real=True)
 @pytest.mark.parametrize(
     "text",
     ["a + 2*exp(b*x)", "a/(x + b)", "x**2 + a*x", "b*sqrt(x)", "sin(2*x + a)", "cos(x) - b*sin(x + a)", "log(x)*a",
-     "tanh(x)/b", "(x + a)**3", "Abs(x - a)", "a**x", "exp(2*x) + exp(x)", "tan(x)", "cosh(x)"],
+     "tanh(x)/b", "(x + a)**3", "Abs(x - a)", "a**x", "x**sqrt(2)", "exp(2*x) + exp(x)", "tan(x)", "cosh(x)"],
 )  # fmt: skip
 def test_one_of_the_branches_is_what_was_put_in(text):
     expression = sympy.sympify(text, locals={"x": X, "a": A, "b": B})

@@ -106,6 +106,8 @@ def _root(e: Any, value: Any, signs: list[sympy.Symbol]) -> tuple[Any, Any] | No
     power = sympy.nsimplify(e.exp, rational=True)
     if power == 0:
         return None
+    if not power.is_Rational:  # such as a power of √2, of what is not negative
+        return e.base, value ** (1 / power)
     if power.q % 2 == 0 or power.p % 2 == 0:
         root = sympy.Pow(value, 1 / power)
         return e.base, (_sign(signs) * root if power.p % 2 == 0 else root)

@@ -38,14 +38,14 @@ def measure(*, kind: str, seed: int, quick: bool) -> Iterator[Row]:
         total = np.trace(covariance, axis1=1, axis2=2).real
         return -N_SNAPSHOTS * p.shape[2] * np.sum(np.log(total - power), axis=1)
 
-    pool = TASK_3.sample(300 if quick else 20_000, np.random.default_rng([seed, 1]))
+    pool = TASK_3.sample(300 if quick else 5000, np.random.default_rng([seed, 1]))
     found = values(pool)
     starts = pool[np.argsort(-np.nan_to_num(found, nan=-np.inf))[:N_STARTS]]
     row: Row = {"names": list(TASK_3.names), "truth": list(EVENT_S5_TRUTH), "n_pool": len(pool)}
     if kind == "gradients":
         chains = gradient_posterior(
-            likelihood, starts, TASK_3.bounds, n_chains=2 if quick else 4, n_samples=20 if quick else 500,
-            n_warmup=10 if quick else 200, random_state=seed,
+            likelihood, starts, TASK_3.bounds, n_chains=2, n_samples=20 if quick else 200,
+            n_warmup=10 if quick else 100, random_state=seed,
         )  # fmt: skip
         draws, effective = chains.samples, chains.effective_size
         row |= {"r_hat": chains.r_hat, "n_likelihoods": chains.n_likelihoods, "best": chains.best.tolist()}

@@ -2,8 +2,9 @@
 
     python scripts/soak.py [--minutes 120] [--out soak.jsonl]
 
-Every tenth round brings a model of another shape, which is compiled anew, and another law for those that search; some
-shapes are pruned to equations. Prints one JSON row per round (its number is its seed), keeps one in ten in the file,
+Every round brings a model of another of twelve shapes, which is compiled anew as only the last few programs are kept,
+and another law for those that search; some are pruned to equations. All shapes come in each quarter, so that these
+can be compared. Prints one JSON row per round (its number is its seed), keeps one in ten in the file,
 and ends with a summary that names commit and machine. Fails if memory grows: the last quarter of the rounds may use at
 most 5 % or 50 MB more than the second quarter (the first one compiles and fills caches), and no file, process or thread
 may be left over.
@@ -31,7 +32,8 @@ from isr.estimators.settings import Effort
 from isr.paper.records import provenance
 from isr.report import write_report
 
-NEW_SHAPE = 10
+# Of the rows, one in so many is kept.
+KEPT = 10
 LIBRARIES = (
     {"constant": 1, "id": 1, "square": 2},
     {"constant": 1, "id": 2, "sin": 1},
@@ -64,7 +66,7 @@ def main() -> int:
             rows.append(
                 {"round": len(rows), "seconds": round(time.monotonic() - begun, 2), **left_over(Path(folder))}
             )
-            tell(rows[-1], arguments.out if rows[-1]["round"] % NEW_SHAPE == 0 else None)
+            tell(rows[-1], arguments.out if rows[-1]["round"] % KEPT == 0 else None)
     faults = judged(rows)
     tell(
         {
@@ -83,13 +85,12 @@ def one_round(folder: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(400, 2)) @ np.array([[1.0, 0.5], [0.0, 1.0]])
     path = folder / "model.isr"
-    number = seed // NEW_SHAPE
     options = {
-        "training": replace(PRUNED if number % 9 == 4 else PLAIN, checkpoint=folder / "part"),
+        "training": replace(PRUNED if seed % 9 == 4 else PLAIN, checkpoint=folder / "part"),
         "random_state": seed,
-        "n_blocks": 1 + number % 4,
-        "n_layers": 1 + number // 4 % 3,
-        "library": LIBRARIES[number // 12 % 3],
+        "n_blocks": 1 + seed % 4,
+        "n_layers": 1 + seed // 2 % 2,
+        "library": LIBRARIES[seed % 3],
     }
     if seed % 2:
         model = isr.ConditionalISR(**options)
@@ -100,7 +101,7 @@ def one_round(folder: Path, seed: int) -> None:
         model.sample(200)
     kept(model, path)
     x = rng.uniform(1, 3, size=(60, 2))
-    y = LAWS[number % len(LAWS)](x[:, 0], x[:, 1]) + 0.05 * rng.normal(size=len(x))
+    y = LAWS[seed % len(LAWS)](x[:, 0], x[:, 1]) + 0.05 * rng.normal(size=len(x))
     inversion = isr.Inversion(random_state=seed).fit(x, y)
     inversion.posterior([float(np.median(y))]).sample(200)
     kept(inversion, path)

@@ -72,6 +72,7 @@ def test_the_quick_form_does_not_wait_for_pykrak_to_compile(installed):
     assert row["skipped"].endswith("run without --quick")
 
 
+@pytest.mark.slow  # compiles for 25 s
 def test_what_pykrak_gives_is_measured_against_kraken_and_stays_on_the_page(installed, absent):
     skipped = written(normal_modes.pykrak_rows(2, 0, quick=False))
     installed(ours)

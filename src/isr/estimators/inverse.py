@@ -106,6 +106,8 @@ class InverseModel(FlowModel):
 
     def _use(self, index: int) -> None:
         super()._use(index)
+        if not hasattr(self, "_some_rows"):
+            return
         x, y = self._some_rows
         noisy = y + self.noise_ * np.random.default_rng(0).normal(size=y.shape)
         self.training_ = self.training_.with_latents(noisy, judged(self.flow_, x, noisy)[0])

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import isr
-from isr.inversion.curve import interpolations
+from isr.inversion.curve import MOST_TERMS, SHRINKING, SIZES, curve_length, interpolations
 from isr.inversion.find import find_law
 from isr.inversion.law import Column, Group, Law
 from isr.inversion.marginals import recognise
@@ -19,6 +19,7 @@ from isr.inversion.record import _of_part, _to_part, of_law, of_prior_law, to_la
 from isr.inversion.screen import Features
 from isr.inversion.sums import fit_broken
 from isr.search.formula import Formula, parse
+from isr.search.surrogate import polynomial_features
 
 LAWS = {
     "uniform": stats.uniform(0.1, 9.9),
@@ -243,3 +244,23 @@ def test_a_scale_in_a_line_with_the_mean_is_recognised():
     )  # fmt: skip
     assert_allclose(scale.values, 0.02 + 0.05 * mean, rtol=0.15)
     assert scale.passed
+
+
+def test_a_curve_has_a_length_where_noise_all_but_vanishes_in_some_rows():
+    rng = np.random.default_rng(0)
+    x, sd = rng.uniform(1, 3, size=(60, 2)), np.full(60, 0.05)
+    y = x[:, 0] / (1 + x[:, 1] ** 2) + sd * rng.normal(size=60)
+    expected = curve_length(x, y, sd)
+    sd[[3, 10]] = 1e-9
+    assert np.isfinite(curve_length(x, y, sd))
+    # The evidence by its definition: y is normal, its covariance that of the noise and of the coefficients.
+    features, degrees = polynomial_features(x, MOST_TERMS)
+    lengths = []
+    for size in np.std(y) * np.array(SIZES):
+        for shrinking in SHRINKING:
+            columns = features * size * shrinking**degrees / 0.05
+            covariance, centred = np.eye(60) + columns @ columns.T, (y - y.mean()) / 0.05
+            lengths.append(
+                0.5 * (centred @ np.linalg.solve(covariance, centred) + np.linalg.slogdet(covariance)[1])
+            )
+    assert_allclose(expected, min(lengths), rtol=1e-6)

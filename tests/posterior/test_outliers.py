@@ -131,6 +131,7 @@ def with_latents(wrong):
 WRONG = {
     "shifted": (lambda z: z + np.array([0.0, 1.5]), "off to one side by"),
     "too narrow": (lambda z: 2 * z, "farther out than it allows"),
+    "too wide": (lambda z: 0.4 * z, "closer in than it allows"),
 }
 
 

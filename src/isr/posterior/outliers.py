@@ -231,15 +231,16 @@ class TrainingRecord(_Arrays):
         for k in (k for k in NEAREST if k <= len(self.latents)):
             near = self.latents[order[:, :k]]
             shift, size = near.mean(axis=1), np.sqrt(np.mean(near**2, axis=1))
-            low = 2 * stats.norm.sf(np.abs(shift) * np.sqrt(k)), stats.chi2.sf(k * size**2, k)
-            for p_values, what in zip(
-                low, ("off to one side by", "farther out than it allows:"), strict=True
-            ):
+            tests = {
+                "off to one side by": (np.abs(shift), 2 * stats.norm.sf(np.abs(shift) * np.sqrt(k))),
+                "farther out than it allows:": (size, 2 * stats.chi2.sf(k * size**2, k)),
+                "closer in than it allows:": (size, 2 * stats.chi2.cdf(k * size**2, k)),
+            }
+            for what, (far, p_values) in tests.items():
                 p = float(np.min(p_values)) * 2 * len(NEAREST) * p_values.size
                 if p < min(worst, CHANCE):
-                    place = np.unravel_index(np.argmin(p_values), p_values.shape)
-                    far = np.abs(shift[place]) if what.startswith("off") else size[place]
-                    worst, found = p, f"of the {k} training rows nearest to it, truths lie {what} {far:.2g}"
+                    worst, far = p, far.flat[np.argmin(p_values)]
+                    found = f"of the {k} training rows nearest to it, truths lie {what} {far:.2g}"
         return found
 
     def _whiten(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -80,7 +80,8 @@ def _logarithms(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     varies = np.ptp(basis, axis=1) > 1e-9
     basis[1:][~varies[1:]] = 0.0
     # An error of t is one of log|t| in proportion to 1/|t|.
-    root = problem.root[rows] * np.minimum(t[rows] / middle, 20.0) if len(rows) else np.zeros(0)
+    with np.errstate(divide="ignore"):  # where most of the target is zero, so is its median
+        root = problem.root[rows] * np.minimum(t[rows] / middle, 20.0) if len(rows) else np.zeros(0)
     return rows, logs, basis, root
 
 

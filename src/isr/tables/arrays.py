@@ -62,7 +62,7 @@ def take_apart(rows: Any, *, what: str) -> RawColumns:
 
 def _refuse_no_rows(rows: Any, what: str) -> None:
     """Raise for what NumPy would take for a single thing: text, mappings, sets, and what can be read only once."""
-    if isinstance(rows, str | bytes | Mapping | Set | Iterator):
+    if isinstance(rows, str | bytes | Mapping | Set | Iterator) and not hasattr(rows, "toarray"):
         remedy = {Iterator: f"; pass list({what})", Mapping: f"; pass pandas.DataFrame({what})"}
         hint = next((told for kind, told in remedy.items() if isinstance(rows, kind)), "")
         raise TypeError(

@@ -191,10 +191,8 @@ def relatives(
         >>> relatives([early], x, late, ["c", "k"])[0]
         c*exp(-4*k)
     """
-    data, found = (
-        Data.of(names, x[:MANY_ROWS], y[:MANY_ROWS], None if weight is None else weight[:MANY_ROWS]),
-        [],
-    )
+    some = slice(MANY_ROWS)
+    data, found = Data.of(names, x[some], y[some], None if weight is None else weight[some]), []
     for e in dict.fromkeys(formula.expression for formula in known):
         own = [v for v in data.symbols if v in e.free_symbols]
         spreads = [float(np.std(x[:, data.symbols.index(v)])) for v in own]

@@ -229,8 +229,8 @@ class LawPosterior(AbstractPosterior):
 
         The distance is the sum of squared residuals of all observations, in units of the law's scale.
         """
-        rng = np.random.default_rng(random_state)
-        draws = self.quick(draw_count(n, self.y_star.shape[1]), rng)
+        rng, n = np.random.default_rng(random_state), draw_count(n, self.y_star.shape[1])
+        draws = self.quick(n, rng)
         noisy = [j for j, column in enumerate(self.law.columns) if not column.is_exact]
         about = tuple(c.name for c in self.law.columns), self.y_star[:, [c.index for c in self.law.columns]]
         y = self.law.sample(draws, rng) if self.law.columns else np.empty((n, 0))

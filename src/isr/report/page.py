@@ -234,11 +234,8 @@ def _law(data: ReportData) -> dict[str, Any] | None:
 def _posterior(data: ReportData, y: Sequence[float]) -> dict[str, Any]:
     """What a law says of x given one observation: a table, densities and whether the law explains it."""
     post = data.bundle.posterior(list(y))
-    draws, checked, shown = (
-        post.sample(N_DRAWS),
-        post.predictive(),
-        dict(zip(post.y_names, _labels(data, "y"), strict=True)),
-    )
+    draws, checked = post.sample(N_DRAWS), post.predictive()
+    shown = dict(zip(post.y_names, _labels(data, "y"), strict=True))
     rows = post.summary(draws).reset_index().to_dict("records")
     return {
         "given": [f"{n} = {v:.4g}" for n, v in zip(_labels(data, "y"), y, strict=True)],

@@ -37,9 +37,8 @@ def exact(problem: Problem, limit: Limit) -> Iterator[sympy.Expr]:
     part = problem.some(max(6 * len(powers), 200))
     plain = values_of(part, powers)
     columns = np.concatenate([np.stack([m, m * part.target]) for m in plain])
-    columns = columns / (
-        np.max(np.abs(columns), axis=1, keepdims=True) + 1e-300
-    )  # squares of the largest overflow
+    # By the largest first, whose square may overflow.
+    columns = columns / (np.max(np.abs(columns), axis=1, keepdims=True) + 1e-300)
     columns = columns / (np.sqrt(np.mean(columns**2, axis=1, keepdims=True)) + 1e-300)
     index = [i for i in range(len(columns)) if i + 8 < len(part.target)]
     while len(index) > 1:
